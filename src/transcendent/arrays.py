@@ -1,0 +1,63 @@
+"""Array types, and the few things done to rows and labels everywhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.utils import _safe_indexing
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.intp]
+BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
+
+
+def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
+    """``values`` as float64, refused if NaN, infinite, empty or of another number of dimensions."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}.")
+    if array.size == 0:
+        raise ValueError(f"{name} is empty (shape {array.shape}).")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} contains NaN or infinity; remove or impute those objects first.")
+    return array
+
+
+def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
+    """Positions of ``labels`` in ``classes``; a label that is not there is an error that names it."""
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}.")
+    order = np.argsort(classes)
+    positions = np.minimum(np.searchsorted(classes, array, sorter=order), len(classes) - 1)
+    codes = order[positions]
+    unknown = classes[codes] != array
+    if np.any(unknown):
+        strangers = np.unique(array[unknown])[:5].tolist()
+        raise ValueError(f"{name} has labels outside the classes {abbreviate(classes)}: {strangers}.")
+    return codes
+
+
+def abbreviate(classes: AnyArray) -> str:
+    """A list of classes short enough for an error message."""
+    shown = ", ".join(repr(c) for c in classes[:10].tolist())
+    return f"[{shown}{', …' if len(classes) > 10 else ''}]"
+
+
+def take_rows(X: Any, rows: IntArray | slice) -> Any:
+    """Rows of an array, a sparse matrix, a pandas or polars frame, or a list; slices of CSR copy nothing."""
+    if sp.issparse(X) and X.format == "csr" and isinstance(rows, slice):
+        start, stop, _ = rows.indices(X.shape[0])
+        low, high = X.indptr[start], X.indptr[stop]
+        parts = (X.data[low:high], X.indices[low:high], X.indptr[start : stop + 1] - low)
+        return type(X)(parts, shape=(stop - start, X.shape[1]), copy=False)
+    return _safe_indexing(X, rows)
+
+
+def chunks(n_rows: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most ``size`` rows."""
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))

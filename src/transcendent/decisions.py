@@ -1,0 +1,176 @@
+"""What a rejector answers: a label for every object, and whether that label can be trusted."""
+
+import html
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent.errors import MissingExtraError
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Decisions:
+    """Decisions about n objects, as plain arrays.
+
+    Attributes
+    ----------
+    labels : array of shape (n,)
+        The detector's answers, never changed by the evaluator.
+    accepted : bool array of shape (n,)
+        True where the answer looks like what the detector was calibrated on.
+    credibility, confidence : arrays of shape (n,)
+        P-value of the label, and one minus the largest p-value of any other label.
+    p_values : array of shape (n, classes)
+        One column per class of ``classes``. Cross-conformal: the mean over all folds, and so are the two
+        above; acceptance goes by the folds' votes.
+    classes : array of shape (classes,)
+        The labels there are.
+    votes : int array of shape (n,) or None
+        Cross-conformal only: how many folds both predict the label and accept it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from transcendent import Decisions
+    >>> Decisions(
+    ...     labels=np.array(["ham", "spam", "spam"]), accepted=np.array([True, True, False]),
+    ...     credibility=np.array([0.9, 0.4, 0.1]), confidence=np.array([1.0, 0.8, 0.5]),
+    ...     p_values=np.array([[0.9, 0.0], [0.2, 0.4], [0.5, 0.1]]), classes=np.array(["ham", "spam"]))
+    3 objects: 2 accepted, 1 rejected (33.3%)
+    predicted  objects  accepted  rejected
+    ham              1         1         0    0.0%
+    spam             2         1         1   50.0%
+    """
+
+    labels: AnyArray
+    accepted: BoolArray
+    credibility: FloatArray
+    confidence: FloatArray
+    p_values: FloatArray
+    classes: AnyArray
+    votes: IntArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Any) -> Self:
+        """The decisions about some of the objects: a slice, a mask or positions."""
+        return type(self)(
+            labels=self.labels[rows],
+            accepted=self.accepted[rows],
+            credibility=self.credibility[rows],
+            confidence=self.confidence[rows],
+            p_values=self.p_values[rows],
+            classes=self.classes,
+            votes=None if self.votes is None else self.votes[rows],
+        )
+
+    @property
+    def rejected(self) -> BoolArray:
+        """The complement of ``accepted``."""
+        return ~self.accepted
+
+    @property
+    def rejection_rate(self) -> float:
+        """Share of the objects that were rejected; NaN when there are none."""
+        return float(np.mean(self.rejected)) if len(self) else float("nan")
+
+    def summary(self) -> list[tuple[Any, int, int, int]]:
+        """For each predicted class: the class, objects, accepted, rejected."""
+        codes = encode_labels(self.labels, self.classes, "labels")
+        total = np.bincount(codes, minlength=len(self.classes)).tolist()
+        kept = np.bincount(codes[self.accepted], minlength=len(self.classes)).tolist()
+        rows = zip(self.classes.tolist(), total, kept, strict=True)
+        return [(label, t, k, t - k) for label, t, k in rows]
+
+    def to_dict(self) -> dict[str, AnyArray]:
+        """One-dimensional columns, in the order the frames below have them."""
+        columns: dict[str, AnyArray] = {
+            "label": self.labels,
+            "accepted": self.accepted,
+            "credibility": self.credibility,
+            "confidence": self.confidence,
+        }
+        if self.votes is not None:
+            columns["votes"] = self.votes
+        for c, label in enumerate(self.classes.tolist()):
+            columns[f"p_value[{label}]"] = self.p_values[:, c]
+        return columns
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row per object."""
+        return _extra("pandas").DataFrame(self.to_dict())
+
+    def to_polars(self) -> Any:
+        """A polars DataFrame, one row per object."""
+        return _extra("polars").DataFrame(self.to_dict())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow Table, one row per object."""
+        return _extra("pyarrow").table(self.to_dict())
+
+    def __repr__(self) -> str:
+        lines = [self._headline()]
+        rows = self._shown()
+        width = max([len("predicted")] + [len(str(label)) for label, *_ in rows])
+        lines.append(f"{'predicted':<{width}}  objects  accepted  rejected")
+        for label, total, kept, rejected in rows:
+            lines.append(
+                f"{label!s:<{width}}  {total:>7}  {kept:>8}  {rejected:>8}  {_share(rejected, total):>6}"
+            )
+        if len(rows) < len(self.classes):
+            lines.append(f"… and {len(self.classes) - len(rows)} more classes")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(str(label))}</th><td>{total}</td><td>{kept}</td>"
+            f"<td>{rejected}</td><td>{_share(rejected, total)}</td></tr>"
+            for label, total, kept, rejected in self._shown()
+        )
+        more = len(self.classes) - len(self._shown())
+        note = f"<p>… and {more} more classes</p>" if more else ""
+        return (
+            f"<div><strong>{html.escape(self._headline())}</strong><table><thead><tr>"
+            "<th style='text-align:left'>predicted</th><th>objects</th><th>accepted</th><th>rejected</th>"
+            f"<th>share</th></tr></thead><tbody>{cells}</tbody></table>{note}</div>"
+        )
+
+    def _headline(self) -> str:
+        n, kept = len(self), int(np.sum(self.accepted))
+        share = f" ({self.rejection_rate:.1%})" if n else ""
+        return f"{n} objects: {kept} accepted, {n - kept} rejected{share}"
+
+    def _shown(self, most: int = 12) -> list[tuple[Any, int, int, int]]:
+        """All classes, or with many of them those with the most rejected objects."""
+        rows = self.summary()
+        return rows if len(rows) <= most else sorted(rows, key=lambda row: -row[3])[:most]
+
+
+@runtime_checkable
+class Rejector(Protocol):
+    """A classifier that can also say which of its answers to trust."""
+
+    def predict(self, X: Any) -> AnyArray:
+        """The detector's labels."""
+        ...
+
+    def decide(self, X: Any) -> Decisions:
+        """Labels, and which of them to accept."""
+        ...
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "–"
+
+
+def _extra(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingExtraError(
+            f'this needs {name}, which is not installed: pip install "transcendent[frames]"'
+        ) from None

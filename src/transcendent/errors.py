@@ -1,0 +1,25 @@
+"""Everything Transcendent raises or warns about by a name of its own."""
+
+
+class TranscendentError(Exception):
+    """Base of all errors raised under a name of this package."""
+
+
+class CalibrationError(TranscendentError, ValueError):
+    """The calibration data cannot support the p-values or thresholds asked for."""
+
+
+class InfeasibleError(TranscendentError, ValueError):
+    """No thresholds satisfy the constraints; the message names the one that fails and what is reachable."""
+
+
+class MeasureError(TranscendentError, ValueError):
+    """A measure does not fit the detector, or gave scores that cannot be used."""
+
+
+class MissingExtraError(TranscendentError, ImportError):
+    """An optional dependency is needed; the message has the line that installs it."""
+
+
+class CalibrationWarning(UserWarning):
+    """Calibration works, but with less evidence than a reader of the numbers would assume."""

@@ -1,0 +1,337 @@
+"""What all conformal evaluators share: fitting a detector beside its measure, and deciding."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from transcendent import parallel
+from transcendent.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    chunks,
+    encode_labels,
+    take_rows,
+)
+from transcendent.decisions import Decisions
+from transcendent.errors import CalibrationError
+from transcendent.evaluators.calibration import (
+    Calibration,
+    CalibrationLabel,
+    Judgement,
+    judge,
+    resolve_search,
+    warn_if_coarse,
+)
+from transcendent.measures.auto import resolve_measure
+from transcendent.measures.base import Measure, checked_scores, see_through, transform
+from transcendent.pvalues import Form, credibility_and_confidence, draw_uniforms
+from transcendent.thresholds import Search, SearchResult
+
+
+class Detector(NamedTuple):
+    """A fitted detector and the measure fitted beside it."""
+
+    estimator: Any
+    measure: Measure
+
+    def answer(self, X: Any) -> tuple[IntArray, FloatArray]:
+        """Labels, as positions in the sorted classes, and (n, classes) scores in that order.
+
+        A pipeline's rows are transformed once for both.
+        """
+        transformers, classifier = see_through(self.estimator)
+        rows = transform(transformers, X)
+        classes = np.asarray(classifier.classes_)
+        scores = checked_scores(self.measure, classifier, rows, len(classes))
+        codes = self.measure.implied_labels(classifier, scores)
+        order = np.argsort(classes)
+        if codes is None:
+            codes = encode_labels(column_or_1d(classifier.predict(rows)), classes[order], "predict")
+        elif np.any(order[1:] < order[:-1]):
+            codes = np.argsort(order)[codes]
+        return codes, scores if np.all(order[1:] > order[:-1]) else scores[:, order]
+
+
+@dataclass(frozen=True)
+class CalibratedDetector:
+    """A detector with its calibration objects and the thresholds found on them."""
+
+    detector: Detector
+    calibration: Calibration
+    result: SearchResult
+
+    def judge(self, X: Any, uniforms: FloatArray | None) -> Judgement:
+        """Labels, p-values, credibility, confidence, and which labels to accept."""
+        return judge(self.calibration, self.result, *self.detector.answer(X), uniforms)
+
+
+class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Base of the evaluators: a list of calibrated detectors, one or one per fold."""
+
+    estimator: Any
+    measure: Any
+    search: Any
+    p_value: Form
+    calibration_label: CalibrationLabel
+    random_state: Any
+    n_jobs: int | None
+    verbose: bool
+
+    detectors_: list[CalibratedDetector]
+    classes_: AnyArray
+
+    def predict(self, X: Any) -> AnyArray:
+        """The detector's labels, accepted or not."""
+        return self._decide(X).labels
+
+    def predict_p(self, X: Any) -> FloatArray:
+        """(n, classes) p-values; of a cross-conformal evaluator, the mean over its folds."""
+        return self._decide(X).p_values
+
+    def decide(self, X: Any) -> Decisions:
+        """Label every object and say which labels to accept."""
+        return self._decide(X)
+
+    def rethreshold(self, search: Search) -> Self:
+        """Search new thresholds on the stored calibration objects; nothing is refitted."""
+        check_is_fitted(self)
+        self._set_thresholds([(d.detector, d.calibration) for d in self.detectors_], search)
+        return self
+
+    def recalibrate(self, X: Any, y: Any) -> Self:
+        """Replace the calibration objects by new labelled ones; the detector is not refitted.
+
+        The thresholds are searched anew. Rows the detector was fitted on make p-values too optimistic:
+        give others.
+        """
+        X, y = indexable(self._check_rows(X), column_or_1d(y))
+        calibrated = [(d.detector, self._calibration(*d.detector.answer(X), y)) for d in self.detectors_]
+        self._set_thresholds(calibrated, self.search_)
+        warn_if_coarse([calibration for _, calibration in calibrated])
+        return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Metadata given to ``fit`` goes to the detector's ``fit``."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags = inner.classifier_tags
+        return tags
+
+    def _start_fit(self, X: Any, y: Any) -> tuple[Any, AnyArray, IntArray]:
+        """Checked rows, labels, and labels as positions in ``classes_``."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        validate_data(self, X, reset=True, skip_check_array=True)
+        X, y = indexable(X, column_or_1d(y, warn=True))
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs objects of at least two classes, but y has "
+                f"{'one class: ' + abbreviate(self.classes_) if len(self.classes_) else '0 samples'}."
+            )
+        return X, y, codes
+
+    def _check_rows(self, X: Any) -> Any:
+        """New rows, refused if their number or names of columns differ from those of ``fit``."""
+        check_is_fitted(self)
+        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
+            raise ValueError(
+                "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
+            )
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return X
+
+    def _routed(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The metadata for the detector's ``fit``."""
+        if not params:
+            return {}
+        if not get_config()["enable_metadata_routing"]:
+            raise ValueError(
+                f"{sorted(params)} can only be passed on to the detector with metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True), and on the detector "
+                f"set_fit_request({', '.join(f'{name}=True' for name in sorted(params))})."
+            )
+        routed: dict[str, Any] = process_routing(self, "fit", **params).estimator.fit
+        return routed
+
+    def _calibration(self, codes: IntArray, scores: FloatArray, y: AnyArray) -> Calibration:
+        return Calibration(
+            classes=self.classes_,
+            scores=scores,
+            actual=encode_labels(y, self.classes_, "y"),
+            predicted=codes,
+            form=self.p_value,
+            label=self.calibration_label,
+            random_state=self.random_state,
+        )
+
+    def _finish_fit(self, calibrated: list[tuple[Detector, Calibration]]) -> Self:
+        self._set_thresholds(calibrated, resolve_search(self.search, len(self.classes_)))
+        warn_if_coarse([calibration for _, calibration in calibrated])
+        return self
+
+    def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
+        self.detectors_ = [
+            CalibratedDetector(detector, calibration, calibration.search(search))
+            for detector, calibration in calibrated
+        ]
+        self.search_ = search
+
+    def _decide(self, X: Any, quorum: int = 1) -> Decisions:
+        (X,) = indexable(self._check_rows(X))
+        n, k = X.shape[0] if hasattr(X, "shape") else len(X), len(self.classes_)
+        if n == 0:
+            raise ValueError("X has 0 samples; there is nothing to decide.")
+        uniforms = draw_uniforms(self.p_value, (n, k), self.random_state)
+        decisions = Decisions(
+            labels=np.empty(n, dtype=self.classes_.dtype),
+            accepted=np.empty(n, dtype=bool),
+            credibility=np.empty(n),
+            confidence=np.empty(n),
+            p_values=np.empty((n, k)),
+            classes=self.classes_,
+            votes=np.empty(n, dtype=np.intp) if len(self.detectors_) > 1 else None,
+        )
+
+        def decide_rows(rows: slice) -> None:
+            u = None if uniforms is None else uniforms[rows]
+            votes, judged = _vote(self.detectors_, take_rows(X, rows), u)
+            decisions.labels[rows] = self.classes_[judged.codes]
+            decisions.accepted[rows] = votes >= quorum
+            decisions.credibility[rows] = judged.credibility
+            decisions.confidence[rows] = judged.confidence
+            decisions.p_values[rows] = judged.p_values
+            if decisions.votes is not None:
+                decisions.votes[rows] = votes
+
+        size = _chunk_size(k)
+        parallel.run(
+            decide_rows,
+            ((rows,) for rows in chunks(n, size)),
+            total=-(-n // size),
+            n_jobs=self.n_jobs,
+            shared_memory=True,
+            label="deciding",
+            verbose=self.verbose,
+        )
+        return decisions
+
+
+class SingleDetectorMixin:
+    """Names for what an evaluator around one detector holds."""
+
+    detectors_: list[CalibratedDetector]
+
+    @property
+    def estimator_(self) -> Any:
+        """The fitted detector."""
+        return self.detectors_[0].detector.estimator
+
+    @property
+    def measure_(self) -> Measure:
+        """The fitted measure; with ``measure="auto"`` this says which was picked."""
+        return self.detectors_[0].detector.measure
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The calibration objects: scores, labels and p-values."""
+        return self.detectors_[0].calibration
+
+    @property
+    def result_(self) -> SearchResult:
+        """The thresholds and what they promise."""
+        return self.detectors_[0].result
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Credibility threshold of each class."""
+        return self.result_.credibility_thresholds
+
+
+def fit_detector(
+    estimator: Any, measure: Any, X: Any, y: AnyArray, rows: IntArray, params: dict[str, Any]
+) -> Detector:
+    """A clone of the detector fitted on some rows (a frozen one stays as it is), and its measure."""
+    X_rows, y_rows = take_rows(X, rows), y[rows]
+    model = clone(estimator)
+    if not isinstance(model, FrozenEstimator):
+        model.fit(X_rows, y_rows, **_of_rows(params, rows, len(y)))
+    transformers, classifier = see_through(model)
+    _check_classes(classifier, np.unique(y))
+    fresh = resolve_measure(measure, model)
+    if needs_rows(fresh):
+        fresh.fit(classifier, transform(transformers, X_rows), y_rows)
+    return Detector(model, fresh)
+
+
+def needs_rows(measure: Measure) -> bool:
+    """Whether the measure still has to learn from rows."""
+    return measure.needs_rows and not isinstance(measure, FrozenEstimator)
+
+
+def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
+    """Metadata with one entry per row is cut to the rows; the rest is passed on."""
+    return {
+        name: take_rows(value, rows) if hasattr(value, "__len__") and len(value) == n else value
+        for name, value in params.items()
+    }
+
+
+def _check_classes(classifier: Any, classes: AnyArray) -> None:
+    known = getattr(classifier, "classes_", None)
+    if known is None:
+        raise ValueError(f"{type(classifier).__name__} has no classes_; a fitted classifier is needed.")
+    unknown = np.setdiff1d(classes, known).tolist()
+    if unknown:
+        raise CalibrationError(
+            f"y has the label {unknown[0]!r}, which the detector does not know; it was fitted on "
+            f"{abbreviate(np.asarray(known))}."
+        )
+    unseen = np.setdiff1d(known, classes).tolist()
+    if unseen:
+        raise CalibrationError(
+            f"the detector can answer {unseen[0]!r}, but y has no object of that class to calibrate on."
+        )
+
+
+def _vote(
+    detectors: list[CalibratedDetector], X: Any, uniforms: FloatArray | None
+) -> tuple[AnyArray, Judgement]:
+    """How many detectors both predict the plurality label and accept it; and what they say on average."""
+    each = [detector.judge(X, uniforms) for detector in detectors]
+    if len(each) == 1:
+        return each[0].accepted, each[0]
+    shape = each[0].p_values.shape
+    rows = np.arange(shape[0])
+    ballots, credibility, p = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for judged in each:
+        ballots[rows, judged.codes] += 1
+        credibility[rows, judged.codes] += judged.credibility
+        p += judged.p_values / len(each)
+    leading = ballots == ballots.max(axis=1, keepdims=True)
+    label = np.argmax(np.where(leading, credibility, -1.0), axis=1)
+    votes = np.sum([(judged.codes == label) & judged.accepted for judged in each], axis=0)
+    return votes, Judgement(label, p, *credibility_and_confidence(p, label), votes > 0)
+
+
+def _chunk_size(n_classes: int) -> int:
+    """Rows judged at once: few enough that temporaries stay at some tens of megabytes."""
+    return max(1024, min(1 << 17, (1 << 22) // n_classes))

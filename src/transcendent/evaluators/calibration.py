@@ -1,0 +1,175 @@
+"""What an evaluator remembers of its calibration objects, as plain arrays."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent.errors import CalibrationWarning
+from transcendent.pvalues import Form, ScoreTable, check_form, credibility_and_confidence, draw_uniforms
+from transcendent.thresholds.base import Search, SearchResult
+from transcendent.thresholds.exact import ExactSearch
+
+CalibrationLabel = Literal["predicted", "true"]
+
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class AlphaAssessment:
+    """P-values of calibration objects by class, split into correct and incorrect answers.
+
+    Flat arrays of equal length, ready for a plot: a good measure puts the correct ones high and the
+    incorrect ones low.
+    """
+
+    classes: AnyArray
+    labels: AnyArray
+    correct: AnyArray
+    p_values: FloatArray
+
+    def quartiles(self) -> dict[tuple[Any, str], FloatArray]:
+        """First quartile, median and third quartile per class and group; a group without objects is NaN."""
+        out = {}
+        for label in self.classes.tolist():
+            for name, right in (("correct", True), ("incorrect", False)):
+                group = self.p_values[(self.labels == label) & (self.correct == right)]
+                out[label, name] = np.quantile(group, [0.25, 0.5, 0.75]) if len(group) else np.full(3, np.nan)
+        return out
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Scores, true and predicted labels of the calibration objects, and what follows from them.
+
+    Attributes
+    ----------
+    classes : array of shape (classes,)
+    scores : array of shape (n, classes)
+    actual, predicted : int arrays of shape (n,)
+        True and predicted labels, as positions in ``classes``.
+    form : {"paper", "plus_one", "smoothed"}
+        Which p-value.
+    label : {"predicted", "true"}
+        Which label's p-value stands for a calibration object when thresholds are searched.
+    random_state : int, RandomState or None
+        Seeds the smoothed form.
+    """
+
+    classes: AnyArray
+    scores: FloatArray
+    actual: IntArray
+    predicted: IntArray
+    form: Form = "paper"
+    label: CalibrationLabel = "predicted"
+    random_state: Any = None
+
+    def __post_init__(self) -> None:
+        check_form(self.form)
+        if self.label not in ("predicted", "true"):
+            raise ValueError(f"calibration_label must be 'predicted' or 'true', not {self.label!r}.")
+
+    @cached_property
+    def table(self) -> ScoreTable:
+        """The sorted scores new objects are compared with."""
+        return ScoreTable.of(self.scores, self.actual, self.classes)
+
+    @cached_property
+    def p_values(self) -> FloatArray:
+        """(n, classes) p-values of the calibration objects, each left out of its own bag."""
+        uniforms = draw_uniforms(self.form, self.scores.shape, self.random_state)
+        return self.table.left_out_p_values(self.scores, self.actual, self.form, uniforms)
+
+    def credibility_and_confidence(self) -> tuple[FloatArray, FloatArray]:
+        """Of the calibration objects, for the label that ``label`` names."""
+        codes = self.predicted if self.label == "predicted" else self.actual
+        return credibility_and_confidence(self.p_values, codes)
+
+    def search(self, search: Search) -> SearchResult:
+        """Thresholds from these objects."""
+        credibility, confidence = self.credibility_and_confidence()
+        return search.find(
+            self.classes[self.actual],
+            self.classes[self.predicted],
+            credibility,
+            confidence,
+            classes=self.classes,
+        )
+
+    def alpha_assessment(self, *, label_conditional: bool = True) -> AlphaAssessment:
+        """P-values of correct and incorrect answers.
+
+        Label-conditional: each object's p-value for its predicted label. Otherwise each object counts once
+        for every class, as if it had been predicted so, which gives every class incorrect answers to show.
+        """
+        n, k = self.p_values.shape
+        if label_conditional:
+            codes, actual, p = self.predicted, self.actual, self.p_values[np.arange(n), self.predicted]
+        else:
+            codes, actual, p = np.tile(np.arange(k), n), np.repeat(self.actual, k), self.p_values.ravel()
+        known = ~np.isnan(p)
+        return AlphaAssessment(self.classes, self.classes[codes[known]], (codes == actual)[known], p[known])
+
+
+class Judgement(NamedTuple):
+    """What one calibrated detector says about n objects; labels are positions in the classes."""
+
+    codes: IntArray
+    p_values: FloatArray
+    credibility: FloatArray
+    confidence: FloatArray
+    accepted: BoolArray
+
+
+def judge(
+    calibration: Calibration,
+    result: SearchResult,
+    codes: IntArray,
+    scores: FloatArray,
+    uniforms: FloatArray | None,
+) -> Judgement:
+    """Judge new objects with predicted labels ``codes`` by their (n, classes) scores."""
+    p = calibration.table.p_values(scores, calibration.form, uniforms)
+    credibility, confidence = credibility_and_confidence(p, codes)
+    accepted = credibility >= result.credibility_thresholds[codes]
+    accepted &= confidence >= result.confidence_thresholds[codes]
+    return Judgement(codes, p, credibility, confidence, accepted)
+
+
+def resolve_search(search: Any, n_classes: int) -> Search:
+    """The search from what the user passed; ``"auto"`` is exact: F1 for two classes, accuracy for more."""
+    if isinstance(search, Search):
+        return search
+    if search != "auto":
+        raise ValueError(f"search must be 'auto' or a Search such as ExactSearch('f1'), not {search!r}.")
+    return ExactSearch("f1" if n_classes == 2 else "accuracy")
+
+
+def warn_if_coarse(calibrations: Sequence[Calibration]) -> None:
+    """Say which classes have p-values in wide steps, and which thresholds rest on nothing."""
+    classes = calibrations[0].classes
+    counts = np.min([calibration.table.counts for calibration in calibrations], axis=0)
+    few = np.flatnonzero(counts < _FEW)
+    if len(few):
+        steps = "; ".join(
+            f"{classes.tolist()[c]!r} has {counts[c]}, so steps of 1/{counts[c]} = {1 / counts[c]:.3g}"
+            for c in few[:5]
+        )
+        more = f"; and {len(few) - 5} more classes" if len(few) > 5 else ""
+        warnings.warn(
+            f"few calibration objects make p-values coarse: {steps}{more}.", CalibrationWarning, stacklevel=3
+        )
+    predicted = np.min([np.bincount(c.predicted, minlength=len(classes)) for c in calibrations], axis=0)
+    never = classes[predicted == 0].tolist()
+    if never:
+        warnings.warn(
+            f"no calibration object was predicted as {', '.join(map(repr, never[:5]))}"
+            f"{' …' if len(never) > 5 else ''}: there is nothing to learn a threshold from, "
+            "so such answers are always accepted.",
+            CalibrationWarning,
+            stacklevel=3,
+        )

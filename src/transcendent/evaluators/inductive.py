@@ -1,0 +1,114 @@
+"""The inductive conformal evaluator (ICE): one fit, calibrated on rows held back from it."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state
+
+from transcendent.arrays import take_rows
+from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, fit_detector, needs_rows
+from transcendent.evaluators.calibration import CalibrationLabel
+from transcendent.evaluators.splits import chronological_split, stratified_split
+from transcendent.measures.auto import resolve_measure
+from transcendent.pvalues import Form
+
+
+class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
+    """Fits the detector on part of the rows and calibrates on the rest: the cheapest evaluator.
+
+    Parameters
+    ----------
+    estimator : classifier
+        The detector. ``FrozenEstimator(detector)`` keeps a fitted one as it is: all rows calibrate
+        (unless the measure has models of its own, which then learn from the rows that do not).
+    measure : "auto", Measure or callable
+        How strange an object looks for each class; a callable is ``(estimator, X) -> (n, classes)``.
+    search : "auto" or Search
+        How thresholds are found. ``"auto"`` is `ExactSearch` for the best F1 (two classes) or accuracy
+        (more) of the kept objects with at most 15% rejected.
+    calibration_size : float
+        Share of the rows that calibrates: a stratified random draw, or the most recent ones if ``fit``
+        is given ``times``.
+    p_value : {"paper", "plus_one", "smoothed"}
+        Which p-value; see `transcendent.pvalues`.
+    calibration_label : {"predicted", "true"}
+        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
+    random_state : int, RandomState or None
+        Seeds the split and the smoothed p-values.
+    n_jobs : int or None
+        How many chunks of rows ``decide`` works on at once, in threads.
+    verbose : bool
+        Whether long work shows its progress on a terminal.
+
+    Attributes
+    ----------
+    classes_ : array
+    estimator_, measure_ : the fitted detector and measure
+    calibration_ : Calibration
+        Scores, labels and p-values of the calibration objects.
+    result_ : SearchResult
+        Thresholds and what they promise; ``thresholds_`` for short.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent import InductiveEvaluator
+    >>> X, y = make_classification(2000, flip_y=0.1, random_state=0)
+    >>> ice = InductiveEvaluator(LinearSVC(C=0.1), random_state=0).fit(X[:1000], y[:1000])
+    >>> ice.measure_
+    Margin()
+    >>> decisions = ice.decide(X[1000:])
+    >>> right = decisions.labels == y[1000:]
+    >>> bool(right[decisions.accepted].mean() > right[decisions.rejected].mean())
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        measure: Any = "auto",
+        search: Any = "auto",
+        calibration_size: float = 0.34,
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.measure = measure
+        self.search = search
+        self.calibration_size = calibration_size
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, times: Any = None, **params: Any) -> Self:
+        """Fit the detector, calibrate and search thresholds.
+
+        Parameters
+        ----------
+        X, y : rows and their labels
+        times : array of shape (n,) or None
+            When each row was seen; if given, the most recent rows calibrate.
+        **params : dict
+            Passed to the detector's ``fit`` through metadata routing.
+        """
+        X, y, codes = self._start_fit(X, y)
+        routed = self._routed(params)
+        frozen = isinstance(self.estimator, FrozenEstimator)
+        if frozen and not needs_rows(resolve_measure(self.measure, self.estimator)):
+            train, calibration = np.arange(0), np.arange(len(y))
+        elif times is not None:
+            train, calibration = chronological_split(codes, self.classes_, self.calibration_size, times)
+        else:
+            generator = check_random_state(self.random_state)
+            train, calibration = stratified_split(codes, self.classes_, self.calibration_size, generator)
+        detector = fit_detector(self.estimator, self.measure, X, y, train, routed)
+        rows = X if len(calibration) == len(y) else take_rows(X, calibration)
+        return self._finish_fit([(detector, self._calibration(*detector.answer(rows), y[calibration]))])

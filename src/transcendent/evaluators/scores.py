@@ -1,0 +1,131 @@
+"""For people who only have scores, labels and predictions: a vendor's black box."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from transcendent.arrays import FloatArray, abbreviate, as_finite, encode_labels
+from transcendent.decisions import Decisions
+from transcendent.evaluators.calibration import (
+    Calibration,
+    CalibrationLabel,
+    judge,
+    resolve_search,
+    warn_if_coarse,
+)
+from transcendent.pvalues import Form, draw_uniforms
+from transcendent.thresholds import Search
+
+
+class ScoreEvaluator(BaseEstimator):
+    """An inductive evaluator that is given scores and answers instead of a detector.
+
+    Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
+    ``-p``; from one suspicion score ``s`` of a two-class detector pass ``np.column_stack([s, -s])``.
+
+    Parameters
+    ----------
+    search, p_value, calibration_label, random_state
+        As for `InductiveEvaluator`.
+
+    Attributes
+    ----------
+    classes_, calibration_, result_, thresholds_
+        As for `InductiveEvaluator`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from transcendent import ScoreEvaluator
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 500)
+    >>> suspicion = np.where(y == 1, 1.0, -1.0) + rng.normal(size=1000)
+    >>> scores, labels = np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)
+    >>> vendor = ScoreEvaluator().fit(scores, y, labels)
+    >>> vendor.decide([[3.0, -3.0], [0.01, -0.01]], [1, 1]).accepted
+    array([ True, False])
+    """
+
+    def __init__(
+        self,
+        *,
+        search: Any = "auto",
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        random_state: Any = None,
+    ) -> None:
+        self.search = search
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.random_state = random_state
+
+    def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
+        """Calibrate on objects the detector was not trained on.
+
+        Parameters
+        ----------
+        scores : array of shape (n, classes)
+        y, labels : arrays of shape (n,)
+            True labels, and the detector's answers.
+        classes : array or None
+            The label of each column of ``scores``; by default the sorted labels of ``y``.
+        """
+        self.classes_ = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"at least two classes are needed, but y has {abbreviate(self.classes_)}.")
+        self.calibration_ = Calibration(
+            classes=self.classes_,
+            scores=self._check_scores(scores, len(np.asarray(y))),
+            actual=encode_labels(y, self.classes_, "y"),
+            predicted=encode_labels(labels, self.classes_, "labels"),
+            form=self.p_value,
+            label=self.calibration_label,
+            random_state=self.random_state,
+        )
+        self.rethreshold(resolve_search(self.search, len(self.classes_)))
+        warn_if_coarse([self.calibration_])
+        return self
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Credibility threshold of each class."""
+        return self.result_.credibility_thresholds
+
+    def decide(self, scores: Any, labels: Any) -> Decisions:
+        """Which of the detector's answers ``labels`` to accept, given its (n, classes) scores."""
+        check_is_fitted(self)
+        codes = encode_labels(labels, self.classes_, "labels")
+        checked = self._check_scores(scores, len(codes))
+        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state)
+        judged = judge(self.calibration_, self.result_, codes, checked, uniforms)
+        return Decisions(
+            labels=self.classes_[codes],
+            accepted=judged.accepted,
+            credibility=judged.credibility,
+            confidence=judged.confidence,
+            p_values=judged.p_values,
+            classes=self.classes_,
+        )
+
+    def predict_p(self, scores: Any) -> FloatArray:
+        """(n, classes) p-values of (n, classes) scores."""
+        check_is_fitted(self)
+        checked = self._check_scores(scores, len(scores))
+        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state)
+        return self.calibration_.table.p_values(checked, self.p_value, uniforms)
+
+    def rethreshold(self, search: Search) -> Self:
+        """Search new thresholds on the stored calibration objects."""
+        check_is_fitted(self, "calibration_")
+        self.result_ = self.calibration_.search(search)
+        return self
+
+    def _check_scores(self, scores: Any, n: int) -> FloatArray:
+        checked = as_finite(scores, "scores", ndim=2)
+        if checked.shape != (n, len(self.classes_)):
+            raise ValueError(
+                f"scores must be (objects, classes) = ({n}, {len(self.classes_)}), got {checked.shape}."
+            )
+        return checked

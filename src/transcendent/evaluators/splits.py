@@ -1,0 +1,90 @@
+"""Which rows train and which calibrate; every class in every part, or an error that names the one missing."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import LeaveOneOut
+
+from transcendent.arrays import AnyArray, IntArray
+from transcendent.errors import CalibrationError
+
+Split = tuple[IntArray, IntArray]
+
+
+def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator: Any) -> Split:
+    """Training and calibration rows; a random ``share`` of every class, at least one row, calibrates."""
+    _check_share(share)
+    _check_members(codes, classes, 2, "to train and calibrate")
+    calibrates = np.zeros(len(codes), dtype=bool)
+    for c in range(len(classes)):
+        rows = generator.permutation(np.flatnonzero(codes == c))
+        size = min(max(round(share * len(rows)), 1), len(rows) - 1)
+        calibrates[rows[:size]] = True
+    return np.flatnonzero(~calibrates), np.flatnonzero(calibrates)
+
+
+def chronological_split(codes: IntArray, classes: AnyArray, share: float, times: Any) -> Split:
+    """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
+    _check_share(share)
+    when = np.asarray(times)
+    if when.shape != codes.shape:
+        raise ValueError(f"times must have one entry per row: {codes.shape}, got {when.shape}.")
+    if when.dtype.kind in "fmM" and np.isnan(when).any():
+        raise ValueError("times contains missing values (NaN or NaT); every row needs its time.")
+    order = np.argsort(when, kind="stable")
+    cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
+    train, calibration = np.sort(order[:cut]), np.sort(order[cut:])
+    for rows, part in ((train, "train on, before"), (calibration, "calibrate on, after")):
+        missing = classes[np.bincount(codes[rows], minlength=len(classes)) == 0]
+        if len(missing):
+            raise CalibrationError(
+                f"class {missing.tolist()[0]!r} has no row to {part} the cut at {when[order[cut]]}. "
+                "Change calibration_size, or leave times out for a random split."
+            )
+    return train, calibration
+
+
+def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[Iterator[Split], int]:
+    """Splits, and how many: ``"loo"``, a number of stratified folds, or a scikit-learn splitter."""
+    n = len(codes)
+    if isinstance(cv, str):
+        if cv != "loo":
+            raise ValueError(f"cv must be 'loo', a number of folds or a splitter, not {cv!r}.")
+        return LeaveOneOut().split(codes), n
+    if hasattr(cv, "split"):
+        return iter(cv.split(codes, classes[codes])), cv.get_n_splits(codes, classes[codes])
+    if not isinstance(cv, int | np.integer) or not 2 <= cv <= n:
+        raise ValueError(f"cv={cv!r}: the number of folds must lie between 2 and the {n} rows.")
+    # Deal the rows of each class out in turn: folds and their classes differ by at most one in size.
+    shuffled = generator.permutation(n)
+    dealt = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    fold = np.empty(n, dtype=np.intp)
+    fold[dealt] = np.arange(n) % cv
+    return ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(cv)), int(cv)
+
+
+def check_every_fold_can_calibrate(cv: Any, codes: IntArray, classes: AnyArray) -> None:
+    """Each of k folds calibrates on its own, so each class needs k rows."""
+    if isinstance(cv, int | np.integer):
+        _check_members(codes, classes, int(cv), f"for each of cv={cv} folds to calibrate on")
+
+
+def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
+    """A row is scored by a model that did not see it but must know its class: two rows a class."""
+    _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
+
+
+def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:
+    counts = np.bincount(codes, minlength=len(classes))
+    if np.any(counts < least):
+        worst = int(np.argmin(counts))
+        raise CalibrationError(
+            f"class {classes.tolist()[worst]!r} has {counts[worst]} row(s), but {least} are needed "
+            f"{purpose}. Give more rows of it, drop it, or split less."
+        )
+
+
+def _check_share(share: Any) -> None:
+    if not isinstance(share, float | np.floating) or not 0 < share < 1:
+        raise ValueError(f"calibration_size is a share between 0 and 1 (exclusive), not {share!r}.")

@@ -1,0 +1,27 @@
+"""Nonconformity measures: from a fitted detector and rows to (n, classes) scores, higher = stranger."""
+
+from transcendent.measures.auto import choose_measure
+from transcendent.measures.base import CallableMeasure, Measure
+from transcendent.measures.density import Density
+from transcendent.measures.distance import CentroidDistance, NeighbourRatio, NeighbourShare
+from transcendent.measures.ensemble import TreeDisagreement
+from transcendent.measures.margin import Margin
+from transcendent.measures.network import HiddenLayerSVM
+from transcendent.measures.one_vs_rest import OneVsRestMeasure
+from transcendent.measures.probability import Probability, ProbabilityMargin
+
+__all__ = [
+    "CallableMeasure",
+    "CentroidDistance",
+    "Density",
+    "HiddenLayerSVM",
+    "Margin",
+    "Measure",
+    "NeighbourRatio",
+    "NeighbourShare",
+    "OneVsRestMeasure",
+    "Probability",
+    "ProbabilityMargin",
+    "TreeDisagreement",
+    "choose_measure",
+]

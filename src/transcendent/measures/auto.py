@@ -1,0 +1,81 @@
+"""Which measure suits a detector when nobody says."""
+
+from typing import Any
+
+from sklearn.base import clone
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
+from sklearn.neighbors import NearestCentroid
+
+from transcendent.errors import MeasureError
+from transcendent.measures.base import CallableMeasure, Measure, see_through
+from transcendent.measures.density import Density
+from transcendent.measures.distance import CentroidDistance
+from transcendent.measures.ensemble import POLLED, TreeDisagreement
+from transcendent.measures.margin import Margin
+from transcendent.measures.probability import Probability
+
+_GENERATIVE = (
+    QuadraticDiscriminantAnalysis,
+    GaussianNB,
+    BernoulliNB,
+    MultinomialNB,
+    ComplementNB,
+    CategoricalNB,
+)
+_BOOSTED = (GradientBoostingClassifier, HistGradientBoostingClassifier, AdaBoostClassifier)
+
+
+def choose_measure(estimator: Any) -> Measure:
+    """The measure ``"auto"`` stands for, given a detector (fitted or not).
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent.measures import choose_measure
+    >>> choose_measure(make_pipeline(StandardScaler(), LinearSVC()))
+    Margin()
+    """
+    classifier = see_through(estimator)[1]
+    if isinstance(classifier, POLLED):
+        return TreeDisagreement()
+    if isinstance(classifier, _GENERATIVE):
+        return Density()
+    if isinstance(classifier, NearestCentroid) and classifier.metric == "euclidean":
+        return CentroidDistance()
+    if hasattr(classifier, "decision_function") and not _is_boosted(classifier):
+        return Margin()
+    if hasattr(classifier, "predict_proba"):
+        return Probability()
+    raise MeasureError(
+        f"no measure is known for {type(classifier).__name__}: it has neither decision_function nor "
+        "predict_proba. Pass measure=, a Measure or a function (estimator, X) -> (n, classes) scores."
+    )
+
+
+def _is_boosted(classifier: Any) -> bool:
+    """Boosted trees may have a decision_function, but no hyperplane."""
+    library = type(classifier).__module__.partition(".")[0]
+    return isinstance(classifier, _BOOSTED) or library in {"lightgbm", "xgboost", "catboost"}
+
+
+def resolve_measure(measure: Any, estimator: Any) -> Measure:
+    """A fresh measure from what the user passed: ``"auto"``, a measure, a frozen one, or a function."""
+    if isinstance(measure, str):
+        if measure != "auto":
+            raise MeasureError(f"measure must be 'auto', a Measure or a function, not {measure!r}.")
+        return choose_measure(estimator)
+    if isinstance(measure, Measure | FrozenEstimator):
+        fresh: Measure = clone(measure)
+        return fresh
+    if callable(measure):
+        return CallableMeasure(measure)
+    raise MeasureError(f"measure must be 'auto', a Measure or a function, not {type(measure).__name__}.")

@@ -1,0 +1,83 @@
+"""What a measure is, and how an evaluator looks through a pipeline to the classifier at its end."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from transcendent.arrays import FloatArray, IntArray, as_finite
+from transcendent.errors import MeasureError
+
+
+class Measure(BaseEstimator, ABC):
+    """A nonconformity measure: how strange an object looks for each class, higher = stranger.
+
+    A measure is fitted beside the detector, on the rows the detector was fitted on, so that it may hold
+    models of its own. It is given the classifier itself: for a pipeline that is the last step, and ``X``
+    is what the steps before it made of the rows.
+    """
+
+    needs_rows: bool = False
+    """Whether ``fit`` learns from rows. If not, a detector fitted elsewhere needs no training data here."""
+
+    def fit(self, estimator: Any, X: Any, y: Any) -> Self:  # noqa: ARG002
+        """Learn what the measure needs from the detector's training rows."""
+        return self
+
+    @abstractmethod
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """(n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
+
+    def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:  # noqa: ARG002
+        """The detector's answers as positions in its classes, where its scores settle them; else None."""
+        return None
+
+
+class CallableMeasure(Measure):
+    """A plain function ``(estimator, X) -> (n, classes) scores`` as a measure."""
+
+    def __init__(self, function: Callable[[Any, Any], Any]) -> None:
+        self.function = function
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Call the function."""
+        return np.asarray(self.function(estimator, X), dtype=np.float64)
+
+
+def see_through(estimator: Any) -> tuple[list[Any], Any]:
+    """The transformers before the classifier, and the classifier itself."""
+    if isinstance(estimator, FrozenEstimator):
+        return see_through(estimator.estimator)
+    if hasattr(estimator, "best_estimator_"):
+        return see_through(estimator.best_estimator_)
+    if isinstance(estimator, Pipeline):
+        before = [estimator[:-1]] if len(estimator.steps) > 1 else []
+        inner, classifier = see_through(estimator.steps[-1][1])
+        return before + inner, classifier
+    return [], estimator
+
+
+def transform(transformers: list[Any], X: Any) -> Any:
+    """What the classifier at the end of a pipeline is given."""
+    for transformer in transformers:
+        X = transformer.transform(X)
+    return X
+
+
+def checked_scores(measure: Measure, estimator: Any, X: Any, n_classes: int) -> FloatArray:
+    """The measure's scores, refused with the measure's name unless finite and one column per class."""
+    name = type(measure).__name__
+    scores = np.asarray(measure.scores(estimator, X), dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] != n_classes:
+        raise MeasureError(
+            f"{name} gave scores of shape {scores.shape} for a detector with {n_classes} classes; "
+            f"it must give (objects, {n_classes})."
+        )
+    try:
+        return as_finite(scores, f"the scores of {name}", ndim=2)
+    except ValueError as error:
+        raise MeasureError(str(error)) from None

@@ -1,0 +1,47 @@
+"""Distance to the decision boundary of a classifier with a ``decision_function``."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.svm import LinearSVC
+
+from transcendent.arrays import FloatArray, IntArray
+from transcendent.errors import MeasureError
+from transcendent.measures.base import Measure
+
+
+class Margin(Measure):
+    """Negated signed distance to the hyperplane, on the side of the class in question.
+
+    For the predicted class of a two-class detector this is the paper's negated absolute distance. With
+    several classes each class has its own one-vs-rest decision value. Linear, polynomial and RBF SVMs,
+    ridge, SGD and logistic regression all qualify.
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent.measures import Margin
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], ["ham", "ham", "spam", "spam"]
+    >>> svm = LinearSVC().fit(X, y)
+    >>> Margin().scores(svm, [[1.5]]).round(2)
+    array([[ 1.2, -1.2]])
+    """
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Negated decision values, one column per class."""
+        decision = np.asarray(estimator.decision_function(X), dtype=np.float64)
+        if decision.ndim == 1:
+            return np.column_stack([decision, -decision])
+        if decision.shape[1] != len(estimator.classes_):
+            raise MeasureError(
+                f"{type(estimator).__name__}.decision_function gives {decision.shape[1]} columns for "
+                f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."
+            )
+        return -decision
+
+    def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
+        """A linear classifier predicts the class with the highest decision value: no need to ask it twice."""
+        if getattr(type(estimator), "predict", None) is not LinearSVC.predict:
+            return None
+        codes: IntArray = np.argmin(scores, axis=1)
+        return codes

@@ -1,0 +1,44 @@
+"""Several classes for a measure that only knows two."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from transcendent.arrays import FloatArray, encode_labels
+from transcendent.measures.base import Measure
+
+
+class OneVsRestMeasure(Measure):
+    """One two-class model and one two-class measure per class; the score for a class comes from its own.
+
+    Parameters
+    ----------
+    measure : Measure
+        Works on a two-class classifier.
+    estimator : classifier or None
+        What is fitted per class; by default a clone of the detector (of a pipeline, its last step).
+    """
+
+    needs_rows = True
+
+    def __init__(self, measure: Measure, *, estimator: Any = None) -> None:
+        self.measure = measure
+        self.estimator = estimator
+
+    def fit(self, estimator: Any, X: Any, y: Any) -> Self:
+        """Fit one classifier and one measure per class, the class against the rest."""
+        codes = encode_labels(y, estimator.classes_, "y")
+        base = estimator if self.estimator is None else self.estimator
+        self.estimators_, self.measures_ = [], []
+        for c in range(len(estimator.classes_)):
+            belongs = (codes == c).astype(int)
+            model = clone(base).fit(X, belongs)
+            self.estimators_.append(model)
+            self.measures_.append(clone(self.measure).fit(model, X, belongs))
+        return self
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
+        """For each class, the score of "belongs to it" under its own model."""
+        pairs = zip(self.estimators_, self.measures_, strict=True)
+        return np.column_stack([measure.scores(model, X)[:, 1] for model, measure in pairs])

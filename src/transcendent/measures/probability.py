@@ -1,0 +1,42 @@
+"""What the detector itself says about its certainty, through ``predict_proba``."""
+
+from typing import Any
+
+import numpy as np
+
+from transcendent.arrays import FloatArray
+from transcendent.measures.base import Measure
+
+
+class Probability(Measure):
+    """Negated probability of the class: boosted trees, logistic regression, the output layer of a network.
+
+    Examples
+    --------
+    >>> from sklearn.dummy import DummyClassifier
+    >>> from transcendent.measures import Probability
+    >>> coin = DummyClassifier(strategy="prior").fit([[0], [0], [0], [0]], [0, 0, 0, 1])
+    >>> Probability().scores(coin, [[0]])
+    array([[-0.75, -0.25]])
+    """
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Negated class probabilities."""
+        return -_probabilities(estimator, X)
+
+
+class ProbabilityMargin(Measure):
+    """Probability of the strongest other class minus that of the class in question."""
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Differences of class probabilities, in [-1, 1]."""
+        p = _probabilities(estimator, X)
+        first, second = np.argmax(p, axis=1), np.partition(p, -2, axis=1)[:, -2]
+        rows = np.arange(len(p))
+        strongest_other = np.repeat(p[rows, first][:, None], p.shape[1], axis=1)
+        strongest_other[rows, first] = second
+        return strongest_other - p
+
+
+def _probabilities(estimator: Any, X: Any) -> FloatArray:
+    return np.asarray(estimator.predict_proba(X), dtype=np.float64)

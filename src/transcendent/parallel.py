@@ -1,0 +1,66 @@
+"""The one seam over joblib: many independent tasks, on whichever backend the caller chose."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from sklearn.utils.parallel import Parallel, delayed
+
+T = TypeVar("T")
+
+
+def run(
+    function: Callable[..., T],
+    tasks: Iterable[tuple[Any, ...]],
+    *,
+    total: int,
+    n_jobs: int | None = None,
+    shared_memory: bool = False,
+    label: str = "",
+    verbose: bool = False,
+) -> list[T]:
+    """Results of ``function(*task)`` for every task, in order.
+
+    No backend is named here: ``joblib.parallel_config(backend=...)`` around the call decides. Fits run in
+    processes (liblinear is not thread-safe); tasks that write to arrays of the caller ask for
+    ``shared_memory`` and run in threads. With ``verbose`` and a person watching, a line on standard error
+    tells how far it is.
+    """
+    require = "sharedmem" if shared_memory else None
+    pool = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
+    progress = _Progress(label, total) if verbose and _someone_watches() else None
+    results = []
+    for result in pool(delayed(function)(*task) for task in tasks):
+        results.append(result)
+        if progress:
+            progress.show(len(results))
+    if progress:
+        progress.close()
+    return results
+
+
+class _Progress:
+    """One line on standard error, silent for the first two seconds."""
+
+    def __init__(self, label: str, total: int) -> None:
+        self.label, self.total = label, total
+        self.started = self.shown = time.monotonic()
+        self.visible = False
+
+    def show(self, done: int) -> None:
+        now = time.monotonic()
+        if now - self.started < 2 or (now - self.shown < 0.2 and done < self.total):
+            return
+        self.shown, self.visible = now, True
+        left = (now - self.started) / done * (self.total - done)
+        sys.stderr.write(f"\r{self.label}: {done} of {self.total}, {left:.0f} s left   ")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        if self.visible:
+            sys.stderr.write(f"\r{self.label}: done in {time.monotonic() - self.started:.0f} s{' ' * 20}\n")
+
+
+def _someone_watches() -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules

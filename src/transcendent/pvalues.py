@@ -1,0 +1,161 @@
+"""From nonconformity scores to p-values, credibility and confidence.
+
+The p-value of an object for class y is the share of calibration scores of class y that are at least as
+strange as the object's own score for y. Three forms of it are offered:
+
+``"paper"``
+    ``#{α ≥ α_x} / n``: ties count, nothing is added, 0 is possible.
+``"plus_one"``
+    ``(#{α ≥ α_x} + 1) / (n + 1)``: the object joins its bag; valid under exchangeability.
+``"smoothed"``
+    ``(#{α > α_x} + u · (#{α = α_x} + 1)) / (n + 1)`` with u uniform and seeded: exactly uniform
+    under exchangeability.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
+from transcendent.errors import CalibrationError
+
+Form = Literal["paper", "plus_one", "smoothed"]
+
+_CHUNK = 1 << 16
+
+
+def p_values(
+    scores: Any, calibration_scores: Any, *, form: Form = "paper", random_state: Any = None
+) -> FloatArray:
+    """P-values of ``scores`` (one class) against the calibration scores of that class.
+
+    Parameters
+    ----------
+    scores : array of shape (n,)
+        Nonconformity scores to judge; higher is stranger.
+    calibration_scores : array of shape (m,)
+        Scores of calibration objects whose true label is the class in question, in any order.
+    form : {"paper", "plus_one", "smoothed"}
+        Which p-value; see the module's description.
+    random_state : int, RandomState or None
+        Seeds the tie-breaking of the smoothed form.
+
+    Examples
+    --------
+    >>> from transcendent.pvalues import p_values
+    >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8])
+    array([1.  , 0.75, 0.  ])
+    >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8], form="plus_one")
+    array([1. , 0.8, 0.2])
+    """
+    check_form(form)
+    bag = np.sort(as_finite(calibration_scores, "calibration_scores", ndim=1))
+    queries = as_finite(scores, "scores", ndim=1)
+    uniforms = draw_uniforms(form, queries.shape, random_state)
+    return _p_values_of_class(queries, bag, form, uniforms)
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Sorted calibration scores, one bag per class: all that judging new scores needs."""
+
+    classes: AnyArray
+    bags: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray) -> Self:
+        """Sort the scores of each class; ``codes`` are the true labels as positions in ``classes``."""
+        bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
+        empty = [c for c, bag in zip(classes.tolist(), bags, strict=True) if len(bag) == 0]
+        if empty:
+            raise CalibrationError(
+                f"no calibration object has the label {empty[0]!r}, so it has no p-values "
+                f"(classes without calibration objects: {empty[:10]}). "
+                "Give calibration data that holds every class the detector can answer with."
+            )
+        return cls(classes, bags)
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of calibration scores of each class; p-values move in steps of one over it."""
+        return np.array([len(bag) for bag in self.bags])
+
+    def p_values(
+        self, scores: FloatArray, form: Form = "paper", uniforms: FloatArray | None = None
+    ) -> FloatArray:
+        """(n, classes) p-values of new objects' (n, classes) scores."""
+        out = np.empty(scores.shape)
+        for c, bag in enumerate(self.bags):
+            u = None if uniforms is None else uniforms[:, c]
+            out[:, c] = _p_values_of_class(scores[:, c], bag, form, u)
+        return out
+
+    def left_out_p_values(
+        self, scores: FloatArray, codes: IntArray, form: Form = "paper", uniforms: FloatArray | None = None
+    ) -> FloatArray:
+        """(n, classes) p-values of the table's own objects, each compared with all the others.
+
+        The only member of a class has nobody to be compared with there: NaN.
+        """
+        out = self.p_values(scores, form, uniforms)
+        for c, bag in enumerate(self.bags):
+            own = np.flatnonzero(codes == c)
+            n = len(bag)
+            if n == 1:
+                out[own, c] = np.nan
+            elif form == "paper":
+                out[own, c] = np.rint(out[own, c] * n - 1) / (n - 1)
+            elif form == "plus_one":
+                out[own, c] = np.rint(out[own, c] * (n + 1) - 1) / n
+            elif uniforms is not None:
+                out[own, c] = (out[own, c] * (n + 1) - uniforms[own, c]) / n
+        return out
+
+
+def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
+    """P-value of the predicted label, and one minus the largest p-value of any other label."""
+    rows = np.arange(len(p))
+    credibility = p[rows, predicted]
+    if p.shape[1] == 2:
+        return credibility, 1.0 - p[rows, 1 - predicted]
+    others = p.copy()
+    others[rows, predicted] = -np.inf
+    return credibility, 1.0 - others.max(axis=1)
+
+
+def draw_uniforms(form: Form, shape: tuple[int, ...], random_state: Any) -> FloatArray | None:
+    """The tie-breaking draws of the smoothed form; None for the forms that need none."""
+    if form != "smoothed":
+        return None
+    draws: FloatArray = check_random_state(random_state).random_sample(shape)
+    return draws
+
+
+def check_form(form: str) -> None:
+    """Refuse a form that does not exist."""
+    if form not in get_args(Form):
+        raise ValueError(f"p-values come in the forms {get_args(Form)}, not {form!r}.")
+
+
+def _p_values_of_class(
+    queries: FloatArray, bag: FloatArray, form: Form, uniforms: FloatArray | None
+) -> FloatArray:
+    """Chunked, so that the temporaries stay small however many objects are judged."""
+    n = len(bag)
+    out = np.empty(len(queries))
+    for rows in chunks(len(queries), _CHUNK):
+        # Sorted queries walk through the bag in order: several times faster than jumping about in it.
+        order = np.argsort(queries[rows])
+        ordered = queries[rows][order]
+        at_least = n - np.searchsorted(bag, ordered, side="left")
+        part = out[rows]
+        if uniforms is not None:
+            greater = n - np.searchsorted(bag, ordered, side="right")
+            part[order] = (greater + uniforms[rows][order] * (at_least - greater + 1)) / (n + 1)
+        elif form == "plus_one":
+            part[order] = (at_least + 1) / (n + 1)
+        else:
+            part[order] = at_least / n
+    return out

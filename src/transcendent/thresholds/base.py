@@ -1,0 +1,261 @@
+"""The one problem every search solves: maximise an objective under constraints on kept and rejected."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent.errors import InfeasibleError
+from transcendent.thresholds.counts import Counts, count
+from transcendent.thresholds.metrics import Constraint, Metric, RejectionRate, resolve_metric
+
+On = Literal["credibility", "confidence", "both"]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """Thresholds, and what they promise on the calibration set.
+
+    Attributes
+    ----------
+    credibility_thresholds, confidence_thresholds : arrays of shape (classes,)
+        Per predicted class; 0 everywhere for the value that was not thresholded.
+    objective : Metric or None
+        What was optimised, None where thresholds come from a rule.
+    value : float
+        Its value on the calibration set.
+    bound : float or None
+        No thresholds on this calibration set do better than this; None where nothing is proven.
+    rejection_rate : float
+        Share of the calibration set that is rejected.
+    trials : int
+        How many threshold vectors were evaluated; 0 for searches that do not try.
+    """
+
+    credibility_thresholds: FloatArray
+    confidence_thresholds: FloatArray
+    objective: Metric | None
+    value: float
+    bound: float | None
+    rejection_rate: float
+    trials: int = 0
+
+    @property
+    def gap(self) -> float | None:
+        """Distance between value and bound, None where nothing is proven."""
+        return None if self.bound is None else abs(self.bound - self.value)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the value is proven to be the best there is."""
+        return self.gap is not None and self.gap <= 1e-9
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A calibration set, reduced to counts, with an objective and constraints."""
+
+    counts: Counts
+    classes: AnyArray
+    on: On
+    objective: Metric
+    constraints: tuple[Constraint, ...]
+
+    def evaluate(self, thresholds: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Of each trial: how good it is (-inf if not allowed), how many it keeps, its constraints' values.
+
+        The values are (constraints, trials), NaN where an earlier constraint already fails.
+        """
+        kept = self.counts.kept(thresholds)
+        rejected = self.counts.total - kept
+        allowed: BoolArray = np.ones(len(thresholds), dtype=bool)
+        reached = np.full((len(self.constraints), len(thresholds)), np.nan)
+        for i, constraint in enumerate(self.constraints):
+            values = constraint.metric.value(kept, rejected, self.classes)
+            reached[i] = np.where(allowed, values, np.nan)
+            allowed = allowed & constraint.satisfied(kept, rejected, self.classes)
+        goodness = self.sign * self.objective.value(kept, rejected, self.classes)
+        return (
+            np.where(allowed & ~np.isnan(goodness), goodness, -np.inf),
+            kept.actual.sum(axis=-1),
+            reached,
+        )
+
+    def result(self, thresholds: FloatArray, bound: float | None = None, trials: int = 0) -> SearchResult:
+        """What (values, classes) thresholds promise."""
+        return promise(
+            self.counts, self.classes, self.on, thresholds, self.objective, bound=bound, trials=trials
+        )
+
+    @property
+    def sign(self) -> int:
+        """1 if the objective is maximised, -1 if it is minimised."""
+        return 1 if self.objective.higher_is_better else -1
+
+
+@dataclass
+class Incumbent:
+    """The best trial so far, updated as in the paper: better, or as good and keeping more."""
+
+    goodness: float = -np.inf
+    kept: int = -1
+    thresholds: FloatArray | None = None
+    trials: int = 0
+    since_update: int = 0
+    reached: list[float] = field(default_factory=list)
+
+    def consider(self, problem: Problem, thresholds: FloatArray, patience: int | None = None) -> bool:
+        """Take in a batch of trials in order; False once ``patience`` trials brought no update."""
+        goodness, kept, reached = problem.evaluate(thresholds)
+        self._remember_reached(problem, reached)
+        start = 0
+        while True:
+            better = (goodness[start:] > self.goodness) | (
+                (goodness[start:] == self.goodness) & (kept[start:] > self.kept)
+            )
+            better &= np.isfinite(goodness[start:])
+            step = int(np.argmax(better)) if better.any() else len(better)
+            if patience is not None and self.since_update + step >= patience:
+                self.trials += patience - self.since_update
+                return False
+            self.trials += step
+            self.since_update += step
+            if start + step == len(goodness):
+                return True
+            best = start + step
+            self.goodness, self.kept, self.thresholds = goodness[best], int(kept[best]), thresholds[best]
+            self.trials += 1
+            self.since_update = 0
+            start = best + 1
+
+    def result(self, problem: Problem) -> SearchResult:
+        """The promise of the best trial, or an error that says what could be reached."""
+        if self.thresholds is None:
+            raise infeasible(problem, self.reached, f"in {self.trials} trials")
+        return problem.result(self.thresholds, trials=self.trials)
+
+    def _remember_reached(self, problem: Problem, reached: FloatArray) -> None:
+        signs = np.array([1.0 if c.sense == ">=" else -1.0 for c in problem.constraints])
+        best = np.where(np.isnan(reached), -np.inf, signs[:, None] * reached).max(axis=1)
+        old = np.array(self.reached) * signs if self.reached else np.full(len(signs), -np.inf)
+        self.reached = (signs * np.maximum(best, old)).tolist()
+
+
+class Search(BaseEstimator, ABC):
+    """Finds per-class thresholds from calibration objects alone."""
+
+    on: On
+
+    def find(
+        self, y: Any, labels: Any, credibility: Any, confidence: Any = None, *, classes: Any = None
+    ) -> SearchResult:
+        """Search thresholds on a calibration set.
+
+        Parameters
+        ----------
+        y, labels : arrays of shape (n,)
+            True labels, and the detector's answers.
+        credibility, confidence : arrays of shape (n,)
+            Of the calibration objects; only what ``on`` names is needed. Where it is NaN (the only member
+            of its class, with nobody to be compared with) the object counts as kept by any threshold.
+        classes : array or None
+            All labels there are, in order; by default those that occur.
+        """
+        if self.on not in get_args(On):
+            raise ValueError(f"on must be one of {get_args(On)}, not {self.on!r}.")
+        classes = np.unique(np.concatenate([y, labels])) if classes is None else np.asarray(classes)
+        values = _values(self.on, credibility, confidence)
+        actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
+        if not len(actual) == len(predicted) == len(values):
+            raise ValueError(
+                f"y, labels and values differ in length: {len(actual)}, {len(predicted)}, {len(values)}."
+            )
+        if len(actual) == 0:
+            raise ValueError("there are no calibration objects to search thresholds on.")
+        return self._find(actual, predicted, values, classes)
+
+    @abstractmethod
+    def _find(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> SearchResult:
+        """The search itself, on positions in ``classes`` and (n, 1 or 2) values."""
+
+
+class ConstrainedSearch(Search):
+    """A search with an objective, a limit on rejections and further constraints."""
+
+    objective: str | Metric
+    max_rejection: float | None
+    constraints: Constraint | Sequence[Constraint]
+
+    def _problem(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> Problem:
+        given = (self.constraints,) if isinstance(self.constraints, Constraint) else tuple(self.constraints)
+        if not all(isinstance(constraint, Constraint) for constraint in given):
+            raise ValueError(f"constraints look like F1() >= 0.8 or RejectionRate() <= 0.1, not {given!r}.")
+        if self.max_rejection is not None:
+            if not 0 <= self.max_rejection <= 1:
+                raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
+            given = (RejectionRate() <= self.max_rejection, *given)
+        counts = count(predicted, actual, values, len(classes))
+        return Problem(counts, classes, self.on, resolve_metric(self.objective), given)
+
+
+def promise(
+    counts: Counts,
+    classes: AnyArray,
+    on: On,
+    thresholds: FloatArray,
+    objective: Metric | None,
+    *,
+    bound: float | None = None,
+    trials: int = 0,
+) -> SearchResult:
+    """The result for (values, classes) thresholds: what they keep and reject in calibration."""
+    kept = counts.kept(thresholds[None])
+    rejected = counts.total - kept
+    off = np.zeros(len(classes))
+    value = float("nan") if objective is None else float(objective.value(kept, rejected, classes)[0])
+    return SearchResult(
+        credibility_thresholds=off if on == "confidence" else thresholds[0],
+        confidence_thresholds=off if on == "credibility" else thresholds[-1],
+        objective=objective,
+        value=value,
+        bound=bound,
+        rejection_rate=float(RejectionRate().value(kept, rejected, classes)[0]),
+        trials=trials,
+    )
+
+
+def infeasible(problem: Problem, reached: Iterable[float], where: str) -> InfeasibleError:
+    """Names the first constraint that could not be met together with those before it."""
+    before: list[str] = []
+    for constraint, best in zip(problem.constraints, reached, strict=True):
+        met = best >= constraint.bound if constraint.sense == ">=" else best <= constraint.bound
+        if not met:
+            given = f" with {' and '.join(before)}" if before else ""
+            value = f"{best:.6g}" if np.isfinite(best) else "undefined"
+            return InfeasibleError(
+                f"no thresholds satisfy {constraint}{given}: the best reachable value is {value} {where}. "
+                "Relax this constraint or one before it."
+            )
+        before.append(str(constraint))
+    given = f" that satisfy {' and '.join(before)}" if before else ""
+    return InfeasibleError(
+        f"the objective {problem.objective} is undefined (0/0) for all thresholds{given}, {where}."
+    )
+
+
+def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
+    wanted = {"credibility": [credibility], "confidence": [confidence], "both": [credibility, confidence]}[on]
+    if any(column is None for column in wanted):
+        raise ValueError(f"thresholds on {on} need that value of the calibration objects; it is missing.")
+    values = np.column_stack([np.asarray(column, dtype=np.float64) for column in wanted])
+    if np.any((values < 0) | (values > 1)):
+        raise ValueError("credibility and confidence lie between 0 and 1; these values do not.")
+    return np.where(np.isnan(values), 1.0, values)

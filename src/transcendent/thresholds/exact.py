@@ -1,0 +1,320 @@
+"""The best thresholds there are, with a proof or a bound.
+
+Every ratio metric is a sum over predicted classes of counts that depend on one threshold each, so
+Dinkelbach's iteration turns "maximise N / D" into "maximise Σ_c g_c(τ_c)" with g = N − λD, and a constraint
+into "Σ_c h_c(τ_c) ≥ 1". All counts are integers and stay so: equality is equality.
+
+Two classes are solved by one sweep over the thresholds of the first and a running maximum over those of the
+second. More classes start from a Lagrangian relaxation, which also gives the bound, and are improved by the
+same sweep over every pair of classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, Problem, SearchResult, infeasible
+from transcendent.thresholds.counts import CumulativeCounts, Tally
+from transcendent.thresholds.metrics import Accuracy, Constraint, Metric, Ratio
+from transcendent.thresholds.sweep import Pair, PairLimits, best_pair, relax
+
+# Below every ratio: with λ = −1 the gain is N + D, whose maximum is undefined only where everything is.
+_UNDEFINED = Fraction(-1)
+
+
+class ExactSearch(ConstrainedSearch):
+    """Thresholds that are proven best on the calibration set, or come with a bound on what could be better.
+
+    With two classes the result is certified. With more, ``result.gap`` tells how far from the best it can
+    be at most; 0 is a proof. ``MacroF1`` is no ratio of sums: it is improved class by class, unproven.
+
+    Parameters
+    ----------
+    objective : str or Metric
+        What is optimised, in the direction the metric prefers.
+    max_rejection : float or None
+        Shorthand for the constraint ``RejectionRate() <= max_rejection``.
+    constraints : Constraint or sequence of them
+        Any number of limits on rejection rates, and at most one other, such as ``F1() >= 0.8``.
+    on : {"credibility", "confidence"}
+        Which value gets thresholds. (Both at once: `RandomSearch`.)
+
+    Examples
+    --------
+    >>> from transcendent import ExactSearch, F1
+    >>> y      = [0, 0, 0, 0, 1, 1, 1, 1, 1, 0]
+    >>> labels = [0, 0, 0, 0, 1, 1, 1, 1, 0, 1]
+    >>> credibility = [.9, .8, .7, .6, .9, .8, .7, .6, .1, .2]
+    >>> found = ExactSearch("f1", max_rejection=0.1).find(y, labels, credibility)
+    >>> found.credibility_thresholds, round(found.value, 3), found.certified
+    (array([0. , 0.6]), 0.889, True)
+    >>> least = ExactSearch("rejection_rate", max_rejection=None, constraints=F1() >= 0.95)
+    >>> least.find(y, labels, credibility).rejection_rate
+    0.2
+    """
+
+    def __init__(
+        self,
+        objective: str | Metric = "f1",
+        *,
+        max_rejection: float | None = 0.15,
+        constraints: Constraint | Sequence[Constraint] = (),
+        on: On = "credibility",
+    ) -> None:
+        self.objective = objective
+        self.max_rejection = max_rejection
+        self.constraints = constraints
+        self.on = on
+
+    def _find(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> SearchResult:
+        if self.on == "both":
+            raise ValueError(
+                "ExactSearch thresholds one value; use RandomSearch or GridSearch for on='both'."
+            )
+        problem = self._problem(actual, predicted, values, classes)
+        if isinstance(problem.objective, Ratio):
+            return _solve(problem, problem.objective)
+        start = _solve(problem, Accuracy())
+        on_credibility = self.on == "credibility"
+        thresholds = start.credibility_thresholds if on_credibility else start.confidence_thresholds
+        return _climb(problem, thresholds[None])
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """A ratio to maximise, as integers per class and candidate threshold."""
+
+    numerators: list[AnyArray]
+    denominators: list[AnyArray]
+    needs: list[list[AnyArray]]
+    """For each constraint, per class: over the chosen candidates they must sum to at least 1."""
+    monotone: list[bool]
+    """Whether a constraint only gets harder with higher thresholds."""
+    kept: list[AnyArray]
+
+    def gain(self, c: int, ratio: Fraction) -> AnyArray:
+        """What each candidate of class c adds to N − λD."""
+        gain: AnyArray = ratio.denominator * self.numerators[c] - ratio.numerator * self.denominators[c]
+        return gain
+
+    def ratio(self, chosen: Sequence[int]) -> Fraction:
+        """The objective at one candidate per class."""
+        denominator = _total(self.denominators, chosen)
+        return Fraction(_total(self.numerators, chosen), denominator) if denominator else _UNDEFINED
+
+    def feasible(self, chosen: Sequence[int]) -> bool:
+        """Whether every constraint holds."""
+        return all(_total(need, chosen) >= 1 for need in self.needs)
+
+    def limits(self, a: int, b: int, chosen: Sequence[int], which: Sequence[int]) -> PairLimits:
+        """What the ``which`` constraints leave to classes a and b, the other classes as chosen."""
+        needs = [(self.needs[i][a], self.needs[i][b]) for i in which]
+        spent = [
+            _total(self.needs[i], chosen) - int(x[chosen[a]]) - int(y[chosen[b]])
+            for i, (x, y) in zip(which, needs, strict=True)
+        ]
+        sizes = (len(self.kept[a]), len(self.kept[b]))
+        return PairLimits.of(needs, [self.monotone[i] for i in which], [1 - s for s in spent], sizes)
+
+
+def _solve(problem: Problem, objective: Ratio) -> SearchResult:
+    counts = problem.counts
+    assert isinstance(counts, CumulativeCounts)
+    found = _best(problem, objective, objective.higher_is_better, problem.constraints)
+    if found is None:
+        raise infeasible(problem, _reachable(problem), "on this calibration set")
+    chosen, bound = found
+    thresholds = np.array([_threshold(levels, j) for levels, j in zip(counts.levels, chosen, strict=True)])
+    return problem.result(thresholds[None], bound if objective == problem.objective else None)
+
+
+def _best(
+    problem: Problem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
+) -> tuple[list[int], float] | None:
+    """The chosen candidate of each class and a bound on the objective, or None if nothing is allowed."""
+    terms = _terms(problem, objective, maximise, constraints)
+    if sum(not falls for falls in terms.monotone) > 1:
+        raise ValueError(
+            "ExactSearch takes any number of limits on rejection but at most one other constraint; "
+            "use RandomSearch for several."
+        )
+    found = _best_of_two(terms) if len(problem.classes) == 2 else _best_of_many(terms)
+    if found is None:
+        return None
+    chosen, bound = found
+    return chosen, bound if maximise else 1.0 - bound
+
+
+def _best_of_two(terms: _Terms) -> tuple[list[int], float] | None:
+    """Dinkelbach with an exact inner maximum: what it ends with is optimal."""
+    limits = terms.limits(0, 1, [0, 0], range(len(terms.needs)))
+    ratio = _UNDEFINED
+    chosen: list[int] | None = None
+    while True:
+        best = best_pair(terms.gain(0, ratio), terms.gain(1, ratio), limits, (terms.kept[0], terms.kept[1]))
+        if best is None:
+            return None
+        reached = terms.ratio([best.first, best.second])
+        if reached <= ratio:
+            return None if chosen is None else (_prefer(terms, chosen, best, ratio), float(ratio))
+        chosen, ratio = [best.first, best.second], reached
+
+
+def _prefer(terms: _Terms, chosen: list[int], best: Pair, ratio: Fraction) -> list[int]:
+    """Among the last two choices, equally good, the one that keeps more."""
+    other = [best.first, best.second]
+    if terms.ratio(other) == ratio and _total(terms.kept, other) > _total(terms.kept, chosen):
+        return other
+    return chosen
+
+
+def _best_of_many(terms: _Terms) -> tuple[list[int], float] | None:
+    """A relaxation for starts and a bound, then every pair of classes in turn until nothing improves."""
+    n_classes = len(terms.kept)
+    starts, bound = [[0] * n_classes], np.inf
+    for need in terms.needs or [[np.ones(len(kept), dtype=np.int64) for kept in terms.kept]]:
+        relaxed = relax(terms.numerators, terms.denominators, need)
+        if relaxed is None:
+            return None
+        starts += relaxed.choices
+        bound = min(bound, relaxed.bound)
+    starts += _meet_the_hard_one(terms)
+    allowed = [(terms.ratio(s), s) for s in starts if terms.feasible(s)]
+    if not allowed:
+        return None
+    ratio, chosen = max(allowed, key=lambda pair: pair[0])
+    improved = True
+    while improved and float(ratio) < bound - 1e-12:
+        improved = False
+        for a, b in combinations(range(n_classes), 2):
+            gains = terms.gain(a, ratio), terms.gain(b, ratio)
+            better = _improve(terms, gains, chosen, (a, b), range(len(terms.needs)))
+            if better is not None:
+                chosen, ratio, improved = better, terms.ratio(better), True
+    return None if ratio == _UNDEFINED else (chosen, max(bound, float(ratio)))
+
+
+def _meet_the_hard_one(terms: _Terms) -> list[list[int]]:
+    """A start that satisfies the constraint which is no limit on rejection, as far as pairs can lead."""
+    if all(terms.monotone):
+        return []
+    hard = terms.monotone.index(False)
+    others = [i for i in range(len(terms.needs)) if i != hard]
+    need, chosen = terms.needs[hard], [0] * len(terms.kept)
+    improved = True
+    while improved and _total(need, chosen) < 1:
+        improved = False
+        for a, b in combinations(range(len(terms.kept)), 2):
+            better = _improve(terms, (need[a], need[b]), chosen, (a, b), others)
+            if better is not None:
+                chosen, improved = better, True
+    return [chosen]
+
+
+def _improve(
+    terms: _Terms,
+    gains: tuple[AnyArray, AnyArray],
+    chosen: list[int],
+    pair: tuple[int, int],
+    which: Sequence[int],
+) -> list[int] | None:
+    """The choice with the best candidates for two classes, or None if it has them already."""
+    a, b = pair
+    best = best_pair(*gains, terms.limits(a, b, chosen, which), (terms.kept[a], terms.kept[b]))
+    if best is None or best.gain <= gains[0][chosen[a]] + gains[1][chosen[b]]:
+        return None
+    better = list(chosen)
+    better[a], better[b] = best.first, best.second
+    return better
+
+
+def _reachable(problem: Problem) -> list[float]:
+    """For each constraint the best value of its metric under those before it, up to the first that fails."""
+    reached = [float("nan")] * len(problem.constraints)
+    for i, constraint in enumerate(problem.constraints):
+        assert isinstance(constraint.metric, Ratio)
+        found = _best(problem, constraint.metric, constraint.sense == ">=", problem.constraints[:i])
+        if found is None:
+            break
+        terms = _terms(problem, constraint.metric, maximise=True, constraints=())
+        value = terms.ratio(found[0])
+        reached[i] = float("nan") if value == _UNDEFINED else float(value)
+    return reached
+
+
+def _terms(problem: Problem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]) -> _Terms:
+    counts = problem.counts
+    assert isinstance(counts, CumulativeCounts)
+    tallies = [_class_tallies(counts, c) for c in range(counts.n_classes)]
+    numerators, denominators = [], []
+    for kept, rejected in tallies:
+        n, d = objective.parts(kept, rejected, problem.classes)
+        numerators.append(n if maximise else d - n)
+        denominators.append(d)
+    needs = [_need(constraint, tallies, problem.classes) for constraint in constraints]
+    monotone = [all(bool(np.all(column[1:] <= column[:-1])) for column in need) for need in needs]
+    return _Terms(numerators, denominators, needs, monotone, [kept.actual.sum(axis=1) for kept, _ in tallies])
+
+
+def _class_tallies(counts: CumulativeCounts, c: int) -> tuple[Tally, Tally]:
+    """What each candidate threshold of class c keeps and rejects among the objects predicted c."""
+    levels, rows = counts.levels[c], counts.suffix[c]
+    if len(levels) and levels[-1] >= 1.0:
+        rows = rows[:-1]  # no threshold in [0, 1] rejects a value of 1
+    correct, predicted = np.zeros_like(rows), np.zeros_like(rows)
+    correct[:, c] = rows[:, c]
+    predicted[:, c] = rows.sum(axis=1)
+    kept = Tally(correct, rows, predicted)
+    return kept, Tally(correct[:1], rows[:1], predicted[:1]) - kept
+
+
+def _need(
+    constraint: Constraint, tallies: Sequence[tuple[Tally, Tally]], classes: AnyArray
+) -> list[AnyArray]:
+    """The constraint as integers that must sum to at least 1.
+
+    The slack must be at least 0 and the denominator positive. With k classes, slack · (k + 1) plus the
+    number of classes with a positive denominator says both at once.
+    """
+    if not isinstance(constraint.metric, Ratio):
+        raise ValueError(f"ExactSearch cannot constrain {constraint.metric}; use RandomSearch.")
+    need = []
+    for kept, rejected in tallies:
+        n, d = constraint.metric.parts(kept, rejected, classes)
+        need.append((len(classes) + 1) * constraint.slack(n, d) + (d > 0))
+    return need
+
+
+def _threshold(levels: FloatArray, j: int) -> float:
+    if j == 0:
+        return 0.0
+    return float(levels[j]) if j < len(levels) else 1.0
+
+
+def _climb(problem: Problem, thresholds: FloatArray) -> SearchResult:
+    """Improve one class at a time over all its candidates until no class improves."""
+    counts = problem.counts
+    assert isinstance(counts, CumulativeCounts)
+    best = Incumbent()
+    best.consider(problem, thresholds[None])
+    before = -np.inf
+    while best.thresholds is not None and best.goodness > before:
+        before = best.goodness
+        for c, levels in enumerate(counts.levels):
+            candidates = np.array([_threshold(levels, j) for j in (0, len(levels))])
+            candidates = np.concatenate([candidates, levels])
+            for part in chunks(len(candidates), counts.batch):
+                trials = np.repeat(best.thresholds[None], part.stop - part.start, axis=0)
+                trials[:, 0, c] = candidates[part]
+                best.consider(problem, trials)
+    return best.result(problem)
+
+
+def _total(columns: Sequence[AnyArray], chosen: Sequence[int]) -> int:
+    return sum(int(column[j]) for column, j in zip(columns, chosen, strict=True))

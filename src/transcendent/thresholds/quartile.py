@@ -1,0 +1,67 @@
+"""Thresholds read off the distribution of calibration values, as an alpha assessment does."""
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.thresholds.base import On, Search, SearchResult, promise
+from transcendent.thresholds.counts import count
+
+Statistic = Literal["q1", "median", "q3", "mean"]
+Group = Literal["correct", "incorrect", "all"]
+
+
+class QuartileSearch(Search):
+    """A quartile or the mean of the values of correct, incorrect or all answers of each class.
+
+    A class without such answers gets threshold 0: nothing says that any of its answers should be rejected.
+
+    Parameters
+    ----------
+    statistic : {"q1", "median", "q3", "mean"}
+        What is read off.
+    of : {"correct", "incorrect", "all"}
+        Whose values: of right answers, wrong ones, or all.
+    on : {"credibility", "confidence", "both"}
+        Which value gets thresholds.
+
+    Examples
+    --------
+    >>> from transcendent import QuartileSearch
+    >>> y = labels = [0, 0, 0, 0, 1, 1, 1, 1]
+    >>> found = QuartileSearch("q1").find(y, labels, [0, .2, .4, .6, .5, .6, .7, .8])
+    >>> found.credibility_thresholds
+    array([0.15 , 0.575])
+    """
+
+    def __init__(self, statistic: Statistic = "q1", *, of: Group = "correct", on: On = "credibility") -> None:
+        self.statistic = statistic
+        self.of = of
+        self.on = on
+
+    def _find(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> SearchResult:
+        if self.statistic not in get_args(Statistic) or self.of not in get_args(Group):
+            raise ValueError(
+                f"statistic is one of {get_args(Statistic)} and of one of {get_args(Group)}, "
+                f"not {self.statistic!r} and {self.of!r}."
+            )
+        group = {
+            "correct": actual == predicted,
+            "incorrect": actual != predicted,
+            "all": np.ones(len(actual), dtype=bool),
+        }[self.of]
+        thresholds = np.zeros((values.shape[1], len(classes)))
+        for c in range(len(classes)):
+            members = values[group & (predicted == c)]
+            if len(members):
+                thresholds[:, c] = self._statistic(members)
+        counts = count(predicted, actual, values, len(classes))
+        return promise(counts, classes, self.on, thresholds, None)
+
+    def _statistic(self, members: FloatArray) -> AnyArray:
+        if self.statistic == "mean":
+            return np.asarray(members.mean(axis=0))
+        return np.quantile(members, {"q1": 0.25, "median": 0.5, "q3": 0.75}[self.statistic], axis=0)

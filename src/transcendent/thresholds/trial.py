@@ -1,0 +1,139 @@
+"""Searches that try thresholds one after the other: a grid, and random draws."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, SearchResult
+from transcendent.thresholds.metrics import Constraint, Metric
+
+
+class GridSearch(ConstrainedSearch):
+    """Every combination of ``steps`` equally spaced thresholds from 0 to 1 per class.
+
+    The number of combinations is ``steps ** classes`` (squared for ``on="both"``); beyond ``max_trials`` it
+    refuses. Kept for comparison with earlier work: `ExactSearch` is faster and misses nothing.
+
+    Parameters
+    ----------
+    objective, max_rejection, constraints, on
+        As for `RandomSearch`.
+    steps : int
+        Thresholds per class.
+    max_trials : int
+        More combinations than this are refused.
+    """
+
+    def __init__(
+        self,
+        objective: str | Metric = "f1",
+        *,
+        max_rejection: float | None = 0.15,
+        constraints: Constraint | Sequence[Constraint] = (),
+        on: On = "credibility",
+        steps: int = 101,
+        max_trials: int = 10_000_000,
+    ) -> None:
+        self.objective = objective
+        self.max_rejection = max_rejection
+        self.constraints = constraints
+        self.on = on
+        self.steps = steps
+        self.max_trials = max_trials
+
+    def _find(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> SearchResult:
+        problem = self._problem(actual, predicted, values, classes)
+        shape = (values.shape[1], len(classes))
+        dimensions = shape[0] * shape[1]
+        if self.steps < 2 or self.steps**dimensions > self.max_trials:
+            raise ValueError(
+                f"{self.steps} steps for {dimensions} thresholds make {self.steps}^{dimensions} trials. "
+                f"A grid needs at least 2 steps and at most max_trials={self.max_trials}. Take fewer steps, "
+                "RandomSearch or ExactSearch."
+            )
+        grid = np.linspace(0, 1, self.steps)
+        incumbent = Incumbent()
+        for trials in chunks(self.steps**dimensions, problem.counts.batch):
+            digits = np.unravel_index(np.arange(trials.start, trials.stop), (self.steps,) * dimensions)
+            incumbent.consider(problem, grid[np.stack(digits, axis=1)].reshape(-1, *shape))
+        return incumbent.result(problem)
+
+
+class RandomSearch(ConstrainedSearch):
+    """Random thresholds, starting from 0, until ``trials`` are spent or ``patience`` brought nothing.
+
+    Parameters
+    ----------
+    objective : str or Metric
+        What is optimised, in the direction the metric prefers.
+    max_rejection : float or None
+        Shorthand for the constraint ``RejectionRate() <= max_rejection``.
+    constraints : Constraint or sequence of them
+        Further bounds, for example ``Recall() >= 0.9``.
+    on : {"credibility", "confidence", "both"}
+        Which value gets thresholds.
+    trials, patience : int
+        At most so many draws; stop after so many in a row without an improvement.
+    sample : {"unit", "observed"}
+        Draw from [0, 1], or from the range of the values that occur in each class.
+    random_state : int, RandomState or None
+        Seed of the draws.
+    """
+
+    def __init__(
+        self,
+        objective: str | Metric = "f1",
+        *,
+        max_rejection: float | None = 0.15,
+        constraints: Constraint | Sequence[Constraint] = (),
+        on: On = "credibility",
+        trials: int = 100_000,
+        patience: int | None = 3_000,
+        sample: Literal["unit", "observed"] = "unit",
+        random_state: Any = None,
+    ) -> None:
+        self.objective = objective
+        self.max_rejection = max_rejection
+        self.constraints = constraints
+        self.on = on
+        self.trials = trials
+        self.patience = patience
+        self.sample = sample
+        self.random_state = random_state
+
+    def _find(
+        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+    ) -> SearchResult:
+        problem = self._problem(actual, predicted, values, classes)
+        low, high = self._ranges(predicted, values, len(classes))
+        incumbent = Incumbent()
+        incumbent.consider(problem, np.zeros((1, *low.shape)))
+        for draws in self._draws(problem.counts.batch, low.shape):
+            if not incumbent.consider(problem, low + draws * (high - low), self.patience):
+                break
+        return incumbent.result(problem)
+
+    def _draws(self, batch: int, shape: tuple[int, ...]) -> Iterator[FloatArray]:
+        generator = check_random_state(self.random_state)
+        size = min(batch, 1024 if self.patience else batch)
+        for trials in chunks(self.trials, size):
+            yield generator.random_sample((trials.stop - trials.start, *shape))
+
+    def _ranges(
+        self, predicted: IntArray, values: FloatArray, n_classes: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """(values, classes) lower and upper ends of the draws."""
+        low, high = np.zeros((values.shape[1], n_classes)), np.ones((values.shape[1], n_classes))
+        if self.sample == "unit":
+            return low, high
+        if self.sample != "observed":
+            raise ValueError(f"sample must be 'unit' or 'observed', not {self.sample!r}.")
+        for c in np.unique(predicted):
+            members = values[predicted == c]
+            low[:, c], high[:, c] = members.min(axis=0), members.max(axis=0)
+        return low, high

@@ -1,0 +1,198 @@
+"""Bad input gives a clear error, never a wrong number."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from transcendent import (
+    CrossConformalEvaluator,
+    ExactSearch,
+    InductiveEvaluator,
+    ScoreEvaluator,
+    TransductiveEvaluator,
+)
+from transcendent.errors import CalibrationError, MeasureError
+
+X, y = make_classification(300, 6, random_state=0)
+DETECTOR = LinearSVC()
+EVALUATORS = [
+    InductiveEvaluator(DETECTOR, random_state=0),
+    TransductiveEvaluator(DETECTOR, cv=3, random_state=0),
+    TransductiveEvaluator(DETECTOR, cv="loo", random_state=0),
+    CrossConformalEvaluator(DETECTOR, cv=3, random_state=0),
+]
+every_evaluator = pytest.mark.parametrize("evaluator", EVALUATORS, ids=lambda e: f"{type(e).__name__}")
+
+
+def with_entry(value, kind):
+    changed = X[:60].copy()
+    changed[3, 2] = value
+    return kind(changed)
+
+
+@every_evaluator
+class TestEveryEvaluator:
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    @pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+    def test_nan_and_infinity(self, evaluator, bad, kind):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
+            clone(evaluator).fit(with_entry(bad, kind), y[:60])
+        fitted = clone(evaluator).fit(kind(X), y)
+        for method in (fitted.predict, fitted.predict_p, fitted.decide):
+            with pytest.raises(ValueError, match=r"NaN|infinity"):
+                method(with_entry(bad, kind))
+
+    def test_one_class(self, evaluator):
+        with pytest.raises(ValueError, match="at least two classes, but y has one class: \\[1\\]"):
+            clone(evaluator).fit(X, np.ones(300, dtype=int))
+
+    def test_empty(self, evaluator):
+        with pytest.raises(ValueError, match="0 sample"):
+            clone(evaluator).fit(X[:0], y[:0])
+        with pytest.raises(ValueError, match="0 sample"):
+            clone(evaluator).fit(X, y).decide(X[:0])
+
+    def test_wrong_width(self, evaluator):
+        fitted = clone(evaluator).fit(X, y)
+        with pytest.raises(ValueError, match=r"X has 5 features, but \w+ is expecting 6 features"):
+            fitted.decide(X[:, :5])
+        with pytest.raises(ValueError, match=r"X has 1000000 features, but \w+ is expecting 6 features"):
+            fitted.decide(sp.csr_matrix((2, 1_000_000)))
+        with pytest.raises(ValueError, match=r"X has 5 features"):
+            fitted.recalibrate(X[:, :5], y)
+
+    def test_lengths_that_differ(self, evaluator):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            clone(evaluator).fit(X, y[:-1])
+
+    def test_numbers_to_regress_on(self, evaluator):
+        with pytest.raises(ValueError, match="Unknown label type"):
+            clone(evaluator).fit(X, X[:, 0])
+
+    def test_missing_labels(self, evaluator):
+        with pytest.raises(ValueError, match="contains NaN"):
+            clone(evaluator).fit(X, np.where(np.arange(300) == 5, np.nan, y))
+
+    def test_not_fitted(self, evaluator):
+        for call in (
+            lambda e: e.decide(X),
+            lambda e: e.predict(X),
+            lambda e: e.predict_p(X),
+            lambda e: e.rethreshold(ExactSearch()),
+            lambda e: e.recalibrate(X, y),
+        ):
+            with pytest.raises(NotFittedError):
+                call(clone(evaluator))
+
+    def test_class_unseen_in_recalibration(self, evaluator):
+        fitted = clone(evaluator).fit(X, y)
+        with pytest.raises(CalibrationError, match="no calibration object has the label 1"):
+            fitted.recalibrate(X[y == 0], y[y == 0])
+        with pytest.raises(ValueError, match=r"y has labels outside the classes \[0, 1\]: \[7\]"):
+            fitted.recalibrate(X, np.where(y == 0, 7, y))
+        fitted.decide(X)
+
+    def test_parameters_that_mean_nothing(self, evaluator):
+        for name, value, message in (
+            ("measure", "distance", "measure must be"),
+            ("search", "exact", "search must be"),
+            ("p_value", "exact", "forms"),
+            ("calibration_label", "guessed", "calibration_label must be"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                clone(evaluator).set_params(**{name: value}).fit(X[:60], y[:60])
+
+    def test_a_measure_that_fails(self, evaluator):
+        strange = clone(evaluator).set_params(measure=lambda _, X: np.full((X.shape[0], 2), np.nan))
+        with pytest.raises(MeasureError, match="NaN or infinity"):
+            strange.fit(X[:60], y[:60])
+
+
+@pytest.mark.parametrize("size", [0, 1, 1.0, -0.1, 5, "half"])
+def test_calibration_size_is_a_share(size):
+    with pytest.raises(ValueError, match="share between 0 and 1"):
+        InductiveEvaluator(DETECTOR, calibration_size=size).fit(X, y)
+
+
+def test_a_class_too_small_to_split():
+    labels = np.where(np.arange(300) == 0, 2, y)
+    for evaluator in (InductiveEvaluator(DETECTOR), TransductiveEvaluator(DETECTOR, cv=3)):
+        with pytest.raises(CalibrationError, match=r"class 2 has 1 row\(s\), but 2 are needed"):
+            evaluator.fit(X, labels)
+
+
+def test_more_folds_than_rows_of_a_class():
+    labels = np.where(np.arange(300) < 4, "rare", np.where(y == 0, "a", "b"))
+    with pytest.raises(CalibrationError, match=r"class 'rare' has 4 row\(s\), but 5 are needed for each"):
+        CrossConformalEvaluator(DETECTOR, cv=5).fit(X, labels)
+
+
+@pytest.mark.parametrize("cv", [1, 0, 301, 2.5, "kfold", None])
+def test_numbers_of_folds_that_mean_nothing(cv):
+    with pytest.raises(ValueError, match="cv"):
+        TransductiveEvaluator(DETECTOR, cv=cv).fit(X, y)
+
+
+def test_times_that_mean_nothing():
+    with pytest.raises(ValueError, match="one entry per row"):
+        InductiveEvaluator(DETECTOR).fit(X, y, times=np.arange(10))
+    times = np.arange(300).astype("datetime64[D]")
+    times[7] = "NaT"
+    with pytest.raises(ValueError, match="missing values"):
+        InductiveEvaluator(DETECTOR).fit(X, y, times=times)
+
+
+def test_a_class_unseen_on_one_side_of_the_cut():
+    order = np.argsort(y, kind="stable")
+    with pytest.raises(CalibrationError, match="class 0 has no row to calibrate on, after the cut"):
+        InductiveEvaluator(DETECTOR).fit(X[order], y[order], times=np.arange(300))
+
+
+def test_a_frozen_detector_and_data_that_disagree():
+    three = LogisticRegression().fit(X, np.where(np.arange(300) % 5 == 0, 2, y))
+    with pytest.raises(CalibrationError, match="the detector can answer 2, but y has no object"):
+        InductiveEvaluator(FrozenEstimator(three)).fit(X, y)
+    two = LogisticRegression().fit(X, y)
+    with pytest.raises(CalibrationError, match="y has the label 2, which the detector does not know"):
+        InductiveEvaluator(FrozenEstimator(two)).fit(X, np.where(np.arange(300) % 5 == 0, 2, y))
+
+
+class TestScores:
+    scores = np.column_stack([X[:, 0], -X[:, 0]])
+
+    def test_shapes(self):
+        with pytest.raises(ValueError, match=r"scores must be \(objects, classes\) = \(300, 2\)"):
+            ScoreEvaluator().fit(np.zeros((300, 3)), y, y)
+        with pytest.raises(ValueError, match="2 dimension"):
+            ScoreEvaluator().fit(np.zeros(300), y, y)
+        fitted = ScoreEvaluator().fit(self.scores, y, y)
+        with pytest.raises(ValueError, match="scores must be"):
+            fitted.decide(np.zeros((5, 3)), y[:5])
+        with pytest.raises(ValueError, match="scores must be"):
+            fitted.predict_p(np.zeros((5, 3)))
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_nan_and_infinity(self, bad):
+        scores = np.where(np.arange(300)[:, None] == 3, bad, self.scores)
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            ScoreEvaluator().fit(scores, y, y)
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            ScoreEvaluator().fit(self.scores, y, y).decide(scores, y)
+
+    def test_labels(self):
+        with pytest.raises(ValueError, match="at least two classes"):
+            ScoreEvaluator().fit(self.scores, np.zeros(300), np.zeros(300))
+        with pytest.raises(ValueError, match="labels has labels outside"):
+            ScoreEvaluator().fit(self.scores, y, y + 1)
+        with pytest.raises(CalibrationError, match="no calibration object has the label 2"):
+            ScoreEvaluator().fit(np.zeros((300, 3)), y, y, classes=[0, 1, 2])
+        with pytest.raises(ValueError, match="labels has labels outside"):
+            ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y + 1)
+        with pytest.raises(ValueError, match="one-dimensional"):
+            ScoreEvaluator().fit(self.scores, y, y[:, None])

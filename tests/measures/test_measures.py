@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.datasets import make_classification
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from transcendent.errors import MeasureError
+from transcendent.measures import (
+    CallableMeasure,
+    Density,
+    HiddenLayerSVM,
+    Margin,
+    NeighbourRatio,
+    NeighbourShare,
+    ProbabilityMargin,
+    TreeDisagreement,
+    choose_measure,
+)
+from transcendent.measures.auto import resolve_measure
+from transcendent.measures.base import checked_scores, see_through, transform
+from transcendent.measures.network import last_hidden_layer
+
+
+@pytest.fixture
+def three():
+    return make_classification(300, 8, n_informative=5, n_redundant=0, n_classes=3, random_state=0)
+
+
+def test_neighbour_share_is_what_scikit_learns_neighbours_say(three):
+    X, y = three
+    knn = KNeighborsClassifier(7).fit(X, y)
+    scores = NeighbourShare(7).fit(knn, X, y).scores(knn, X)
+    np.testing.assert_allclose(scores, 1 - knn.predict_proba(X))
+
+
+def test_neighbour_ratio_follows_its_definition(three):
+    X, y = three
+    knn = KNeighborsClassifier().fit(X, y)
+    new = X[:10] + 0.1
+    scores = NeighbourRatio(4).fit(knn, X, y).scores(knn, new)
+    distances = np.linalg.norm(new[:, None] - X[None], axis=2)
+    d = np.column_stack([np.sort(distances[:, y == c], axis=1)[:, :4].mean(axis=1) for c in range(3)])
+    for c in range(3):
+        other = np.delete(d, c, axis=1).min(axis=1)
+        np.testing.assert_allclose(scores[:, c], d[:, c] / (d[:, c] + other))
+
+
+def test_neighbour_ratio_of_a_row_found_in_two_classes_is_a_half():
+    X, y = np.array([[0.0], [0.0], [5.0]]), np.array([0, 1, 1])
+    knn = KNeighborsClassifier(1).fit(X, y)
+    assert NeighbourRatio(1).fit(knn, X, y).scores(knn, [[0.0]]).tolist() == [[0.5, 0.5]]
+
+
+def test_probability_margin_follows_its_definition(three):
+    X, y = three
+    model = LogisticRegression().fit(X, y)
+    p = model.predict_proba(X)
+    expected = np.column_stack([np.delete(p, c, axis=1).max(axis=1) - p[:, c] for c in range(3)])
+    np.testing.assert_allclose(ProbabilityMargin().scores(model, X), expected)
+
+
+def test_tree_disagreement_counts_votes(three):
+    X, y = three
+    forest = RandomForestClassifier(15, max_depth=3, random_state=0).fit(X, y)
+    votes = np.array([tree.predict(X) for tree in forest.estimators_])
+    expected = np.column_stack([(votes != c).mean(axis=0) for c in range(3)])
+    np.testing.assert_allclose(TreeDisagreement().scores(forest, X), expected)
+
+
+def test_quadratic_density_orders_as_the_posterior_does(three):
+    X, y = three
+    qda = QuadraticDiscriminantAnalysis().fit(X, y)
+    joint = -Density().scores(qda, X)
+    posterior = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+    np.testing.assert_allclose(posterior, qda.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ["identity", "logistic", "tanh", "relu"])
+def test_last_hidden_layer_is_the_networks_own(three, activation):
+    X, y = three
+    mlp = MLPClassifier((6, 4), activation=activation, max_iter=3000, random_state=0).fit(X, y)
+    output = last_hidden_layer(mlp, X) @ mlp.coefs_[-1] + mlp.intercepts_[-1]
+    softmax = np.exp(output - np.logaddexp.reduce(output, axis=1, keepdims=True))
+    np.testing.assert_allclose(softmax, mlp.predict_proba(X), atol=1e-9)
+
+
+def test_hidden_layer_of_another_network(three):
+    X, y = three
+    detector = LogisticRegression().fit(X, y)
+    measure = HiddenLayerSVM(hidden=lambda estimator, X: np.tanh(X @ estimator.coef_.T))
+    assert measure.fit(detector, X, y).scores(detector, X).shape == (300, 3)
+    with pytest.raises(MeasureError, match="pass hidden="):
+        HiddenLayerSVM().fit(detector, X, y)
+
+
+def test_hidden_layer_rows_keep_every_class(three):
+    X, _ = three
+    y = np.r_[np.zeros(298, dtype=int), 1, 2]
+    mlp = MLPClassifier((4,), max_iter=2000, random_state=0).fit(X, y)
+    measure = HiddenLayerSVM(max_rows=10, random_state=0).fit(mlp, X, y)
+    assert measure.svm_.classes_.tolist() == [0, 1, 2]
+    assert measure.svm_.shape_fit_[0] == 10
+
+
+def test_one_vs_one_decisions_are_refused_with_the_way_out():
+    X, y = make_classification(300, 8, n_informative=5, n_classes=4, random_state=0)
+    svc = SVC(decision_function_shape="ovo").fit(X, y)
+    with pytest.raises(MeasureError, match="decision_function_shape='ovr'"):
+        Margin().scores(svc, X)
+
+
+def test_pipelines_frozen_and_searched_detectors_are_seen_through(three):
+    X, y = three
+    inner = make_pipeline(PCA(4), LinearSVC())
+    pipeline = make_pipeline(StandardScaler(), inner).fit(X, y)
+    transformers, classifier = see_through(FrozenEstimator(pipeline))
+    assert isinstance(classifier, LinearSVC)
+    np.testing.assert_array_equal(
+        classifier.decision_function(transform(transformers, X)), pipeline.decision_function(X)
+    )
+    searched = GridSearchCV(make_pipeline(StandardScaler(), LinearSVC()), {"linearsvc__C": [0.1, 1]}).fit(
+        X, y
+    )
+    assert isinstance(choose_measure(searched), Margin)
+    assert len(see_through(searched)[0]) == 1
+
+
+class Mute(BaseEstimator):
+    """Only predicts."""
+
+
+def test_measures_that_do_not_fit_say_so(three):
+    X, y = three
+    svm = LinearSVC().fit(X, y)
+    with pytest.raises(MeasureError, match="no measure is known for Mute"):
+        choose_measure(Mute())
+    with pytest.raises(MeasureError, match="not a forest"):
+        TreeDisagreement().scores(svm, X)
+    with pytest.raises(MeasureError, match="no class densities"):
+        Density().scores(svm, X)
+    with pytest.raises(MeasureError, match="'auto', a Measure or a function"):
+        resolve_measure("margin", svm)
+    with pytest.raises(MeasureError, match="'auto', a Measure or a function"):
+        resolve_measure(3, svm)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda _, X: np.zeros(len(X)), r"shape \(300,\).*must give \(objects, 3\)"),
+        (lambda _, X: np.zeros((len(X), 2)), r"must give \(objects, 3\)"),
+        (lambda _, X: np.full((len(X), 3), np.nan), "NaN or infinity"),
+        (lambda _, X: np.full((len(X), 3), np.inf), "NaN or infinity"),
+    ],
+)
+def test_unusable_scores_of_a_function_are_refused(three, function, message):
+    X, y = three
+    with pytest.raises(MeasureError, match=message):
+        checked_scores(CallableMeasure(function), LinearSVC().fit(X, y), X, 3)

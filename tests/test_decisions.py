@@ -1,0 +1,96 @@
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from transcendent import Decisions
+from transcendent.errors import MissingExtraError
+
+
+def decisions(n=4, votes=None):
+    return Decisions(
+        labels=np.array(["ham", "spam", "spam", "<b>"] * (n // 4)),
+        accepted=np.array([True, False, True, True] * (n // 4)),
+        credibility=np.linspace(0.1, 1, n),
+        confidence=np.linspace(0, 0.5, n),
+        p_values=np.arange(3 * n).reshape(n, 3) / (3 * n),
+        classes=np.array(["<b>", "ham", "spam"]),
+        votes=votes,
+    )
+
+
+def test_it_prints_what_a_person_wants_to_know():
+    assert repr(decisions()).splitlines() == [
+        "4 objects: 3 accepted, 1 rejected (25.0%)",
+        "predicted  objects  accepted  rejected",
+        "<b>              1         1         0    0.0%",
+        "ham              1         1         0    0.0%",
+        "spam             2         1         1   50.0%",
+    ]
+
+
+def test_it_shows_in_a_notebook_without_running_labels():
+    page = decisions()._repr_html_()
+    assert "4 objects: 3 accepted, 1 rejected (25.0%)" in page
+    assert "&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+def test_many_classes_are_cut_to_those_with_most_rejections():
+    n = 40
+    many = Decisions(np.arange(n), np.arange(n) != 33, np.ones(n), np.ones(n), np.ones((n, n)), np.arange(n))
+    assert "33" in repr(many).splitlines()[2]
+    assert repr(many).endswith("… and 28 more classes")
+    assert "… and 28 more classes" in many._repr_html_()
+
+
+def test_a_class_nobody_was_predicted_as_has_no_share():
+    assert repr(decisions()[:1]).splitlines()[2].endswith("–")
+
+
+def test_selecting_objects():
+    some = decisions(8, votes=np.arange(8))[np.array([1, 6])]
+    assert some.labels.tolist() == ["spam", "spam"]
+    assert some.votes.tolist() == [1, 6]
+    assert some.p_values.shape == (2, 3)
+    assert decisions()[decisions().rejected].labels.tolist() == ["spam"]
+
+
+def test_nothing_has_no_rejection_rate():
+    nothing = decisions()[:0]
+    assert np.isnan(nothing.rejection_rate)
+    assert repr(nothing).startswith("0 objects: 0 accepted, 0 rejected\n")
+
+
+@pytest.mark.parametrize("votes", [None, np.arange(4)])
+def test_frames_hold_the_arrays(votes):
+    given = decisions(votes=votes)
+    columns = given.to_dict()
+    assert list(columns)[:4] == ["label", "accepted", "credibility", "confidence"]
+    assert ("votes" in columns) == (votes is not None)
+    assert columns["p_value[spam]"].tolist() == given.p_values[:, 2].tolist()
+    for frame, kind in (
+        (given.to_pandas(), pd.DataFrame),
+        (given.to_polars(), pl.DataFrame),
+        (given.to_arrow(), pa.Table),
+    ):
+        assert isinstance(frame, kind)
+        names = frame.column_names if kind is pa.Table else list(frame.columns)
+        assert names == list(columns)
+        assert [str(v) for v in frame["label"].to_numpy()] == columns["label"].tolist()
+
+
+def test_arrays_cannot_be_replaced():
+    with pytest.raises(AttributeError):
+        decisions().labels = np.zeros(4)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_missing_library_is_named_with_the_line_that_installs_it(monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    method = {"pandas": "to_pandas", "polars": "to_polars", "pyarrow": "to_arrow"}[library]
+    with pytest.raises(MissingExtraError, match=rf"needs {library}.*pip install \"transcendent\[frames\]\""):
+        getattr(decisions(), method)()

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from transcendent import pvalues
+from transcendent.errors import CalibrationError
+from transcendent.pvalues import ScoreTable, credibility_and_confidence, p_values
+
+# Few distinct values make ties; the neighbours of 1 are where float32 would make false ones.
+few_values = st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), 3.0])
+any_values = st.floats(-1e300, 1e300, allow_nan=False)
+score_lists = st.lists(few_values | any_values, min_size=1, max_size=40)
+
+
+def naive(score, bag, form="paper", u=None):
+    at_least = sum(1 for a in bag if a >= score)
+    greater = sum(1 for a in bag if a > score)
+    if form == "paper":
+        return at_least / len(bag)
+    if form == "plus_one":
+        return (at_least + 1) / (len(bag) + 1)
+    return (greater + u * (at_least - greater + 1)) / (len(bag) + 1)
+
+
+@given(score_lists, score_lists)
+@settings(deadline=None)
+def test_p_values_equal_the_definition(scores, bag):
+    for form in ("paper", "plus_one"):
+        expected = [naive(s, bag, form) for s in scores]
+        assert p_values(scores, bag, form=form).tolist() == expected
+
+
+@given(score_lists, score_lists, st.integers(0, 1000))
+@settings(deadline=None)
+def test_smoothed_p_values_equal_the_definition_and_are_seeded(scores, bag, seed):
+    uniforms = np.random.RandomState(seed).random_sample(len(scores))
+    expected = [naive(s, bag, "smoothed", u) for s, u in zip(scores, uniforms, strict=True)]
+    got = p_values(scores, bag, form="smoothed", random_state=seed)
+    assert got == pytest.approx(expected, abs=1e-15)
+
+
+@given(hnp.arrays(float, st.integers(1, 30), elements=st.integers(-50, 50)), st.integers(-50, 50))
+@settings(deadline=None)
+def test_p_values_only_see_the_order_of_scores(bag, score):
+    for monotone in (lambda a: 2 * a + 1, lambda a: a**3, np.exp, np.arctan):
+        transformed = p_values(monotone(np.array([float(score)])), monotone(bag))
+        assert transformed.tolist() == p_values([score], bag).tolist()
+
+
+@given(
+    hnp.arrays(float, st.tuples(st.integers(2, 25), st.just(3)), elements=few_values),
+    st.data(),
+    st.sampled_from(["paper", "plus_one", "smoothed"]),
+)
+@settings(deadline=None)
+def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
+    n = len(scores)
+    codes = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+    codes[: min(n, 3)] = np.arange(min(n, 3))
+    if len(np.unique(codes)) < 3:
+        return
+    uniforms = np.random.RandomState(0).random_sample(scores.shape) if form == "smoothed" else None
+    got = ScoreTable.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form, uniforms)
+    for i in range(n):
+        for c in range(3):
+            bag = [scores[j, c] for j in range(n) if codes[j] == c and j != i]
+            if not bag:
+                assert np.isnan(got[i, c])
+            else:
+                u = None if uniforms is None else uniforms[i, c]
+                assert got[i, c] == pytest.approx(naive(scores[i, c], bag, form, u), abs=1e-14)
+
+
+def test_chunks_do_not_change_anything(monkeypatch):
+    rng = np.random.default_rng(0)
+    scores, bag = rng.normal(size=1000), rng.normal(size=77)
+    whole = {f: p_values(scores, bag, form=f, random_state=1) for f in ("paper", "plus_one", "smoothed")}
+    monkeypatch.setattr(pvalues, "_CHUNK", 13)
+    for form, expected in whole.items():
+        assert p_values(scores, bag, form=form, random_state=1).tolist() == expected.tolist()
+
+
+def test_float64_makes_no_false_ties():
+    a = 1.0 + np.arange(1000) * 2.0**-50
+    assert len(np.unique(a.astype(np.float32))) == 1
+    assert p_values(a, a).tolist() == (np.arange(1000, 0, -1) / 1000).tolist()
+
+
+@given(
+    hnp.arrays(float, st.tuples(st.integers(1, 20), st.integers(2, 5)), elements=st.floats(0, 1)), st.data()
+)
+@settings(deadline=None)
+def test_credibility_and_confidence(p, data):
+    n, k = p.shape
+    predicted = np.array(data.draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n)))
+    credibility, confidence = credibility_and_confidence(p, predicted)
+    for i in range(n):
+        assert credibility[i] == p[i, predicted[i]]
+        assert confidence[i] == 1 - max(p[i, c] for c in range(k) if c != predicted[i])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_unusable_scores_are_refused(bad):
+    with pytest.raises(ValueError, match="scores contains NaN or infinity"):
+        p_values([0.0, bad], [1.0])
+    with pytest.raises(ValueError, match="calibration_scores contains NaN or infinity"):
+        p_values([0.0], [1.0, bad])
+
+
+def test_large_finite_scores_are_not_taken_for_infinite():
+    assert p_values([1.7e308, 1.7e308], [1.7e308, 1.7e308]).tolist() == [1.0, 1.0]
+
+
+def test_empty_and_misshapen_input_is_refused():
+    with pytest.raises(ValueError, match="calibration_scores is empty"):
+        p_values([1.0], [])
+    with pytest.raises(ValueError, match="1 dimension"):
+        p_values([[1.0]], [1.0])
+    with pytest.raises(ValueError, match="forms"):
+        p_values([1.0], [1.0], form="exact")
+
+
+def test_a_class_without_scores_is_named():
+    with pytest.raises(CalibrationError, match="'worm'"):
+        ScoreTable.of(np.zeros((2, 2)), np.array([0, 0]), np.array(["ok", "worm"]))
