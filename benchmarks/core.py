@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, RandomSearch
@@ -50,7 +49,7 @@ def p_values() -> str:
         return [np.searchsorted(bags[c], new[:, c]) for c in (0, 1)]
 
     a, b = side_by_side(ours, bare, 15)
-    return f"{a / b:.2f} x bare sort + searchsorted ({a * 1e3:.0f} ms)|<= 1.3|{a <= 1.3 * b}"
+    return f"{a / b:.2f} × bare sort + searchsorted ({a * 1e3:.0f} ms)|≤ 1.3|{a <= 1.3 * b}"
 
 
 def random_search_trial() -> str:
@@ -71,7 +70,7 @@ def random_search_trial() -> str:
 
     a, b = side_by_side(ours, bare, 25)
     ratio = b / (a / len(thresholds))
-    return f"{ratio:.0f} x faster than NumPy over all objects|>= 100|{ratio >= 100}"
+    return f"{ratio:.0f} × faster than NumPy over all objects|≥ 100|{ratio >= 100}"
 
 
 def exact_search() -> str:
@@ -79,7 +78,7 @@ def exact_search() -> str:
     a, b = side_by_side(
         lambda: ExactSearch("f1").find(y, labels, values), lambda: np.argsort(values), rounds=3
     )
-    return f"{a / b:.1f} x argsort of the same array ({a:.1f} s)|<= 10|{a <= 10 * b}"
+    return f"{a / b:.1f} × argsort of the same array ({a:.1f} s)|≤ 10|{a <= 10 * b}"
 
 
 def decide() -> str:
@@ -89,18 +88,32 @@ def decide() -> str:
     a, b = side_by_side(
         lambda: ice.decide(X), lambda: (detector.predict(X), detector.decision_function(X)), rounds=15
     )
-    return f"{a / b:.2f} x bare predict + decision_function ({a * 1e3:.0f} ms)|<= 1.3|{a <= 1.3 * b}"
+    return f"{a / b:.2f} × bare predict + decision_function ({a * 1e3:.0f} ms)|≤ 1.3|{a <= 1.3 * b}"
 
 
 def cross_conformal_fit() -> str:
     X, y = sparse_rows(100_000, 10_000)
-    k = 5
-    splits = list(StratifiedKFold(k, shuffle=True, random_state=SEED).split(X, y))
-    parts = [(X[train], y[train]) for train, _ in splits]
-    detector = LinearSVC(C=0.1, random_state=SEED)
-    cce = CrossConformalEvaluator(detector, cv=_Given(splits), n_jobs=1, verbose=False)
-    a, b = side_by_side(lambda: cce.fit(X, y), lambda: [detector.fit(*part) for part in parts], rounds=3)
-    return f"{a / b:.3f} x its {k} bare fits ({a:.1f} s)|<= 1.05|{a <= 1.05 * b}"
+    detector = TimedSVC(C=0.1, random_state=SEED)
+    cce = CrossConformalEvaluator(detector, cv=10, random_state=SEED, n_jobs=1, verbose=False)
+    ratios = []
+    for _ in range(5):
+        TimedSVC.spent = 0.0
+        total = seconds(lambda: cce.fit(X, y))
+        ratios.append(total / TimedSVC.spent)
+    ratio = statistics.median(ratios)
+    return f"{ratio:.3f} × its 10 bare fits ({total:.1f} s)|≤ 1.05|{ratio <= 1.05}"
+
+
+class TimedSVC(LinearSVC):
+    """Liblinear's time varies by more than the overhead in question: so time the very fits that are made."""
+
+    spent = 0.0
+
+    def fit(self, X: Any, y: Any) -> "TimedSVC":
+        start = time.perf_counter()
+        super().fit(X, y)
+        TimedSVC.spent += time.perf_counter() - start
+        return self
 
 
 def decide_memory() -> str:
@@ -131,7 +144,7 @@ def peak_of_deciding() -> str:
     result = sum(a.nbytes for a in arrays) / 2**20
     return (
         f"{result:.0f} MiB of result and at most {peak - result:.0f} MiB beside it|"
-        f"<= 64 MiB beside it|{peak - result <= 64}"
+        f"≤ 64 MiB beside it|{peak - result <= 64}"
     )
 
 
@@ -139,19 +152,6 @@ def _memory(field: str) -> float:
     """MiB, from the kernel's own account of this process."""
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith(field))
-
-
-class _Given:
-    """Splits that are there already."""
-
-    def __init__(self, splits: list[Any]) -> None:
-        self.splits = splits
-
-    def split(self, X: Any, y: Any = None) -> list[Any]:  # noqa: ARG002
-        return self.splits
-
-    def get_n_splits(self, X: Any = None, y: Any = None) -> int:  # noqa: ARG002
-        return len(self.splits)
 
 
 def calibration_set(n: int) -> tuple[Any, Any, Any]:
@@ -174,12 +174,12 @@ def sparse_rows(n: int, width: int, nonzeros: int = 50) -> tuple[Any, Any]:
 
 
 LINES: dict[str, Callable[[], str]] = {
-    "p-values, 100k new x 100k calibration x 2 classes": p_values,
+    "p-values, 100k new × 100k calibration × 2 classes": p_values,
     "one RandomSearch trial, 100k calibration objects": random_search_trial,
-    "ExactSearch, 10^7 calibration objects": exact_search,
-    "decide, LinearSVC, 100k x 100k CSR, 50 non-zeros a row": decide,
-    "fit CCE, LinearSVC, 100k x 10k CSR, k = 5, n_jobs = 1": cross_conformal_fit,
-    "memory of decide, 10^7 rows x 16 float32": decide_memory,
+    "ExactSearch, 10⁷ calibration objects": exact_search,
+    "decide, LinearSVC, 100k × 100k CSR, 50 non-zeros a row": decide,
+    "fit CCE, LinearSVC, 100k × 10k CSR, k = 10, n_jobs = 1": cross_conformal_fit,
+    "memory of decide, 10⁷ rows × 16 float32": decide_memory,
 }
 
 

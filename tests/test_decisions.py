@@ -26,9 +26,9 @@ def test_it_prints_what_a_person_wants_to_know():
     assert repr(decisions()).splitlines() == [
         "4 objects: 3 accepted, 1 rejected (25.0%)",
         "predicted  objects  accepted  rejected",
-        "<b>              1         1         0    0.0%",
-        "ham              1         1         0    0.0%",
-        "spam             2         1         1   50.0%",
+        "<b>              1         1         0   0.0%",
+        "ham              1         1         0   0.0%",
+        "spam             2         1         1  50.0%",
     ]
 
 
@@ -56,6 +56,7 @@ def test_selecting_objects():
     assert some.labels.tolist() == ["spam", "spam"]
     assert some.votes.tolist() == [1, 6]
     assert some.p_values.shape == (2, 3)
+    assert repr(decisions()[2]).startswith("1 objects: 1 accepted")
     assert decisions()[decisions().rejected].labels.tolist() == ["spam"]
 
 
@@ -83,9 +84,11 @@ def test_frames_hold_the_arrays(votes):
         assert [str(v) for v in frame["label"].to_numpy()] == columns["label"].tolist()
 
 
-def test_arrays_cannot_be_replaced():
+def test_arrays_cannot_be_replaced_or_changed():
     with pytest.raises(AttributeError):
         decisions().labels = np.zeros(4)
+    with pytest.raises(ValueError, match="read-only"):
+        decisions().accepted[0] = False
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])

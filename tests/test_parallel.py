@@ -26,6 +26,12 @@ def test_the_caller_chooses_the_backend():
         assert set(parallel.run(os.getpid, [(), ()], total=2)) == {os.getpid()}
 
 
+def test_a_backend_that_cannot_stream_works(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with parallel_config(backend="multiprocessing", n_jobs=2):
+        assert parallel.run(operator.mul, [(2, 3)] * 3, total=3, verbose=True) == [6, 6, 6]
+
+
 def test_progress_is_shown_to_someone_who_watches(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     clock = iter(range(0, 1000, 3))

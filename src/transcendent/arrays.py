@@ -57,6 +57,11 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
     return _safe_indexing(X, rows)
 
 
+def count_rows(X: Any) -> int:
+    """Rows of anything `take_rows` takes."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
 def chunks(n_rows: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most ``size`` rows."""
     for start in range(0, n_rows, size):

@@ -41,8 +41,8 @@ class Decisions:
     ...     p_values=np.array([[0.9, 0.0], [0.2, 0.4], [0.5, 0.1]]), classes=np.array(["ham", "spam"]))
     3 objects: 2 accepted, 1 rejected (33.3%)
     predicted  objects  accepted  rejected
-    ham              1         1         0    0.0%
-    spam             2         1         1   50.0%
+    ham              1         1         0   0.0%
+    spam             2         1         1  50.0%
     """
 
     labels: AnyArray
@@ -53,11 +53,19 @@ class Decisions:
     classes: AnyArray
     votes: IntArray | None = None
 
+    def __post_init__(self) -> None:
+        for name, array in list(vars(self).items()):
+            if array is not None:
+                view = array.view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
+
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, rows: Any) -> Self:
         """The decisions about some of the objects: a slice, a mask or positions."""
+        rows = [rows] if isinstance(rows, int | np.integer) else rows
         return type(self)(
             labels=self.labels[rows],
             accepted=self.accepted[rows],
@@ -113,36 +121,35 @@ class Decisions:
         return _extra("pyarrow").table(self.to_dict())
 
     def __repr__(self) -> str:
+        rows = [("predicted", "objects", "accepted", "rejected", ""), *self._cells()]
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = [self._headline()]
-        rows = self._shown()
-        width = max([len("predicted")] + [len(str(label)) for label, *_ in rows])
-        lines.append(f"{'predicted':<{width}}  objects  accepted  rejected")
-        for label, total, kept, rejected in rows:
-            lines.append(
-                f"{label!s:<{width}}  {total:>7}  {kept:>8}  {rejected:>8}  {_share(rejected, total):>6}"
-            )
-        if len(rows) < len(self.classes):
-            lines.append(f"… and {len(self.classes) - len(rows)} more classes")
-        return "\n".join(lines)
+        for label, *numbers in rows:
+            cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True))
+            lines.append("  ".join([f"{label:<{widths[0]}}", *cells]).rstrip())
+        return "\n".join(lines + self._note())
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(str(label))}</th><td>{total}</td><td>{kept}</td>"
-            f"<td>{rejected}</td><td>{_share(rejected, total)}</td></tr>"
-            for label, total, kept, rejected in self._shown()
-        )
-        more = len(self.classes) - len(self._shown())
-        note = f"<p>… and {more} more classes</p>" if more else ""
-        return (
-            f"<div><strong>{html.escape(self._headline())}</strong><table><thead><tr>"
-            "<th style='text-align:left'>predicted</th><th>objects</th><th>accepted</th><th>rejected</th>"
-            f"<th>share</th></tr></thead><tbody>{cells}</tbody></table>{note}</div>"
-        )
+        head = ("predicted", "objects", "accepted", "rejected", "share rejected")
+        rows = [_html_row("th", head), *(_html_row("td", cells) for cells in self._cells())]
+        note = "".join(f"<p>{line}</p>" for line in self._note())
+        return f"<div><p><strong>{self._headline()}</strong></p><table>{''.join(rows)}</table>{note}</div>"
 
     def _headline(self) -> str:
         n, kept = len(self), int(np.sum(self.accepted))
         share = f" ({self.rejection_rate:.1%})" if n else ""
-        return f"{n} objects: {kept} accepted, {n - kept} rejected{share}"
+        return f"{n:,} objects: {kept:,} accepted, {n - kept:,} rejected{share}"
+
+    def _cells(self) -> list[tuple[str, str, str, str, str]]:
+        """What both forms show of each class."""
+        return [
+            (str(label), f"{total:,}", f"{kept:,}", f"{rejected:,}", _share(rejected, total))
+            for label, total, kept, rejected in self._shown()
+        ]
+
+    def _note(self) -> list[str]:
+        hidden = len(self.classes) - len(self._shown())
+        return [f"… and {hidden} more classes"] if hidden else []
 
     def _shown(self, most: int = 12) -> list[tuple[Any, int, int, int]]:
         """All classes, or with many of them those with the most rejected objects."""
@@ -161,6 +168,12 @@ class Rejector(Protocol):
     def decide(self, X: Any) -> Decisions:
         """Labels, and which of them to accept."""
         ...
+
+
+def _html_row(tag: str, cells: tuple[str, ...]) -> str:
+    first, *numbers = (html.escape(cell) for cell in cells)
+    aligned = "".join(f"<{tag} style='text-align:right;padding:0 0.6em'>{cell}</{tag}>" for cell in numbers)
+    return f"<tr><th style='text-align:left'>{first}</th>{aligned}</tr>"
 
 
 def _share(part: int, whole: int) -> str:

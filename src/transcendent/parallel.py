@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 
 T = TypeVar("T")
@@ -27,9 +28,13 @@ def run(
     ``shared_memory`` and run in threads. With ``verbose`` and a person watching, a line on standard error
     tells how far it is.
     """
-    require = "sharedmem" if shared_memory else None
-    pool = Parallel(n_jobs=n_jobs, require=require, return_as="generator")
     progress = _Progress(label, total) if verbose and _someone_watches() else None
+    streams = progress is not None and getattr(get_active_backend()[0], "supports_return_generator", False)
+    pool = Parallel(
+        n_jobs=n_jobs,
+        require="sharedmem" if shared_memory else None,
+        return_as="generator" if streams else "list",
+    )
     results = []
     for result in pool(delayed(function)(*task) for task in tasks):
         results.append(result)

@@ -133,6 +133,11 @@ def draw_uniforms(form: Form, shape: tuple[int, ...], random_state: Any) -> Floa
     return draws
 
 
+def derived_seed(random_state: Any) -> int:
+    """A seed for new objects, so that they do not share the draws of the calibration objects."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
 def check_form(form: str) -> None:
     """Refuse a form that does not exist."""
     if form not in get_args(Form):

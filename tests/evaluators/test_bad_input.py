@@ -1,23 +1,26 @@
 """Bad input gives a clear error, never a wrong number."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import LinearSVC
 
 from transcendent import (
+    F1,
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
     ScoreEvaluator,
     TransductiveEvaluator,
 )
-from transcendent.errors import CalibrationError, MeasureError
+from transcendent.errors import CalibrationError, CalibrationWarning, InfeasibleError, MeasureError
 
 X, y = make_classification(300, 6, random_state=0)
 DETECTOR = LinearSVC()
@@ -110,7 +113,7 @@ class TestEveryEvaluator:
 
     def test_a_measure_that_fails(self, evaluator):
         strange = clone(evaluator).set_params(measure=lambda _, X: np.full((X.shape[0], 2), np.nan))
-        with pytest.raises(MeasureError, match="NaN or infinity"):
+        with pytest.raises(MeasureError, match="contain NaN"):
             strange.fit(X[:60], y[:60])
 
 
@@ -129,7 +132,9 @@ def test_a_class_too_small_to_split():
 
 def test_more_folds_than_rows_of_a_class():
     labels = np.where(np.arange(300) < 4, "rare", np.where(y == 0, "a", "b"))
-    with pytest.raises(CalibrationError, match=r"class 'rare' has 4 row\(s\), but 5 are needed for each"):
+    with pytest.raises(
+        CalibrationError, match=r"class 'rare' has 4 row\(s\), but 5 are needed for each of 5"
+    ):
         CrossConformalEvaluator(DETECTOR, cv=5).fit(X, labels)
 
 
@@ -148,6 +153,59 @@ def test_times_that_mean_nothing():
         InductiveEvaluator(DETECTOR).fit(X, y, times=times)
 
 
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NaT])
+def test_a_missing_time_among_objects_is_refused(missing):
+    """Nothing compares with it, so that sorting would mix past and future without a word."""
+    times = pd.Series(pd.date_range("2020", periods=300, tz="UTC")).astype(object)
+    times[7] = missing
+    with pytest.raises(ValueError, match="missing values"):
+        InductiveEvaluator(DETECTOR).fit(X, y, times=times)
+
+
+def test_times_as_text_are_dates_or_refused():
+    days = np.arange("2020-01", "2020-10-27", dtype="datetime64[D]")
+    by_text, by_date = (
+        InductiveEvaluator(DETECTOR).fit(X, y, times=times).calibration_
+        for times in (days.astype(str).tolist(), days)
+    )
+    assert by_text.scores.tolist() == by_date.scores.tolist()
+    with pytest.raises(ValueError, match="must be ISO dates"):
+        InductiveEvaluator(DETECTOR).fit(X, y, times=[f"{day}/1/2020" for day in range(300)])
+
+
+def test_a_fit_that_fails_leaves_no_evaluator():
+    ice = InductiveEvaluator(DETECTOR, random_state=0).fit(X, y)
+    ice.search = ExactSearch("f1", max_rejection=0.01, constraints=F1() >= 1.0)
+    with pytest.raises(InfeasibleError):
+        ice.fit(X, np.where(y == 1, "mal", "good"))
+    for broken in (lambda: ice.decide(X), lambda: ice.thresholds_, lambda: ice.rethreshold("auto")):
+        with pytest.raises(NotFittedError):
+            broken()
+
+
+def test_rethresholding_takes_what_fitting_takes():
+    ice = InductiveEvaluator(DETECTOR, random_state=0).fit(X, y)
+    assert ice.rethreshold("auto").search_.objective == "f1"
+    with pytest.raises(ValueError, match="search must be"):
+        ice.rethreshold("exact")
+
+
+@pytest.mark.parametrize("cv", ["loo", LeaveOneOut(), [(np.arange(150), np.flatnonzero(y == 0))]])
+def test_folds_that_cannot_calibrate_are_refused_before_any_fit(cv):
+    class NeverFitted(LogisticRegression):
+        def fit(self, X, y):
+            raise AssertionError
+
+    with pytest.raises(CalibrationError):
+        CrossConformalEvaluator(NeverFitted(), cv=cv).fit(X, y)
+
+
+@pytest.mark.parametrize("quorum", [1.5, "all", True + 0.0])
+def test_a_quorum_is_a_whole_number(quorum):
+    with pytest.raises(ValueError, match="must be an integer"):
+        CrossConformalEvaluator(DETECTOR, cv=3, random_state=0).fit(X, y).decide(X, quorum=quorum)
+
+
 def test_a_class_unseen_on_one_side_of_the_cut():
     order = np.argsort(y, kind="stable")
     with pytest.raises(CalibrationError, match="class 0 has no row to calibrate on, after the cut"):
@@ -161,6 +219,11 @@ def test_a_frozen_detector_and_data_that_disagree():
     two = LogisticRegression().fit(X, y)
     with pytest.raises(CalibrationError, match="y has the label 2, which the detector does not know"):
         InductiveEvaluator(FrozenEstimator(two)).fit(X, np.where(np.arange(300) % 5 == 0, 2, y))
+
+
+def test_something_that_is_no_classifier():
+    with pytest.raises(ValueError, match="LinearRegression is not a fitted classifier"):
+        InductiveEvaluator(LinearRegression()).fit(X, y)
 
 
 class TestScores:
@@ -196,3 +259,17 @@ class TestScores:
             ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y + 1)
         with pytest.raises(ValueError, match="one-dimensional"):
             ScoreEvaluator().fit(self.scores, y, y[:, None])
+        with pytest.raises(ValueError, match="differ in length: 300, 300, 299"):
+            ScoreEvaluator().fit(self.scores, y, y[:-1])
+
+    def test_scores_with_the_wrong_sign_are_noticed(self):
+        suspicion = np.where(y == 1, 1.0, -1.0)
+        with pytest.warns(CalibrationWarning, match="from probabilities pass -p"):
+            ScoreEvaluator().fit(np.column_stack([-suspicion, suspicion]), y, y)
+
+    def test_a_fit_that_fails_leaves_no_evaluator(self):
+        vendor = ScoreEvaluator().fit(self.scores, y, y)
+        with pytest.raises(ValueError, match="scores must be"):
+            vendor.fit(np.zeros((300, 5)), y, y)
+        with pytest.raises(NotFittedError):
+            vendor.decide(self.scores, y)

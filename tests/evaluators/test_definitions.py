@@ -1,5 +1,7 @@
 """What the evaluators compute is what their definitions say."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -17,6 +19,8 @@ from transcendent import (
     QuartileSearch,
     TransductiveEvaluator,
 )
+from transcendent.evaluators.base import _vote
+from transcendent.evaluators.calibration import Judgement
 from transcendent.evaluators.splits import folds
 from transcendent.measures import NeighbourRatio
 
@@ -138,6 +142,42 @@ def test_default_quorum_is_a_strict_majority_and_larger_ones_never_accept_more()
         for quorum in (0, k + 1):
             with pytest.raises(ValueError, match="between 1 and"):
                 cce.decide(new, quorum=quorum)
+
+
+@pytest.mark.parametrize("k", [6, 7, 9, 10, 11])
+def test_mean_p_values_of_folds_that_agree_on_one_are_one(k):
+    X, y = data(300)
+    cce = CrossConformalEvaluator(LogisticRegression(), cv=k, random_state=0).fit(X, y)
+    surely = cce.predict_p(1000 * X)
+    assert (surely == 1).any()
+    assert surely.max() == 1
+
+
+def test_equal_mean_credibilities_go_by_class_order():
+    """Whatever the order in which the folds' credibilities are added up."""
+
+    def says(label, p):
+        codes = np.array([label])
+        values = np.array([[p, 0.0], [0.0, p]])[codes]
+        return SimpleNamespace(
+            judge=lambda X, u: Judgement(codes, values, np.array([p]), np.array([1.0]), np.array([True]))
+        )
+
+    folds = [says(0, 0.3), says(0, 0.2), says(0, 0.1), says(1, 0.1), says(1, 0.2), says(1, 0.3)]
+    for order in (folds, folds[::-1]):
+        votes, judged = _vote(order, None, None)
+        assert judged.codes.tolist() == [0]
+        assert votes.tolist() == [3]
+
+
+def test_smoothed_p_values_of_new_objects_have_draws_of_their_own():
+    X, y = data(400)
+    ice = InductiveEvaluator(
+        LogisticRegression(), measure=lambda e, X: np.zeros((len(X), 2)), p_value="smoothed", random_state=0
+    ).fit(X, y)
+    n = len(ice.calibration_.scores)
+    assert not np.any(np.isclose(ice.predict_p(X[:n]), ice.calibration_.p_values, atol=1e-3).all(axis=1))
+    assert ice.predict_p(X).tolist() == ice.predict_p(X).tolist()
 
 
 def test_splitters_are_taken_as_they_are():

@@ -11,10 +11,11 @@ import sklearn
 from lightgbm import LGBMClassifier
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
@@ -28,7 +29,7 @@ from transcendent import (
     TransductiveEvaluator,
 )
 from transcendent.errors import CalibrationWarning
-from transcendent.measures import NeighbourRatio
+from transcendent.measures import CentroidDistance, NeighbourRatio, Probability
 
 EVALUATORS = {
     "ICE": lambda detector, **options: InductiveEvaluator(detector, random_state=0, **options),
@@ -176,6 +177,7 @@ def warnings_of_fitting(X, y):
         warnings.simplefilter("always")
         ice = InductiveEvaluator(LogisticRegression(), random_state=0).fit(X, y)
     assert all(w.category is CalibrationWarning for w in caught)
+    assert all(w.filename == __file__ for w in caught)
     return ice, " ".join(str(w.message) for w in caught)
 
 
@@ -232,6 +234,54 @@ def test_sample_weights_without_routing_are_refused_with_the_way(make):
     X, y = data()
     with pytest.raises(ValueError, match="enable_metadata_routing=True"):
         make(LogisticRegression()).fit(X, y, sample_weight=np.ones(600))
+
+
+@pytest.mark.parametrize(
+    "detector",
+    [
+        RandomForestClassifier(20, random_state=0),
+        BaggingClassifier(HistGradientBoostingClassifier(max_iter=10), 5, random_state=0),
+        HistGradientBoostingClassifier(max_iter=10),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_missing_values_where_the_detector_takes_them(detector):
+    X, y = data()
+    X[::7, 3] = np.nan
+    check(InductiveEvaluator(detector, random_state=0).fit(X, y).decide(X), y)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_an_infinitely_strange_object_is_rejected_and_the_others_decided():
+    X, y = data()
+    ice = InductiveEvaluator(GaussianNB(), random_state=0).fit(X, y)
+    decisions = ice.decide(np.vstack([X[:9], np.full((1, 10), 1e200)]))
+    assert decisions.credibility[9] == 0
+    assert not decisions.accepted[9]
+    assert decisions.accepted[:9].any()
+
+
+class Backwards(LogisticRegression):
+    """A detector whose classes are not sorted."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.classes_ = self.classes_[::-1].copy()
+        self.coef_, self.intercept_ = -self.coef_[::-1], -self.intercept_[::-1]
+        return self
+
+
+@pytest.mark.parametrize("measure", ["auto", Probability(), CentroidDistance()])
+def test_classes_in_any_order(measure):
+    X, y = data()
+    forwards, backwards = (kind().fit(X[:200], y[:200]) for kind in (LogisticRegression, Backwards))
+    assert forwards.predict(X).tolist() == backwards.predict(X).tolist()
+    ours, theirs = (
+        InductiveEvaluator(FrozenEstimator(d), measure=measure, random_state=0).fit(X[200:400], y[200:400])
+        for d in (forwards, backwards)
+    )
+    assert ours.decide(X[400:]).labels.tolist() == theirs.decide(X[400:]).labels.tolist()
+    np.testing.assert_allclose(ours.predict_p(X[400:]), theirs.predict_p(X[400:]))
 
 
 def test_scores_alone_give_what_the_detector_gives():

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -22,6 +22,7 @@ from transcendent.measures import (
     Margin,
     NeighbourRatio,
     NeighbourShare,
+    Probability,
     ProbabilityMargin,
     TreeDisagreement,
     choose_measure,
@@ -112,8 +113,20 @@ def test_hidden_layer_rows_keep_every_class(three):
     assert measure.svm_.shape_fit_[0] == 10
 
 
-def test_one_vs_one_decisions_are_refused_with_the_way_out():
-    X, y = make_classification(300, 8, n_informative=5, n_classes=4, random_state=0)
+@pytest.mark.parametrize("detector", [LinearSVC(), LogisticRegression(), RidgeClassifier(), Perceptron()])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_implied_by_the_margin_are_the_detectors(three, detector, n_classes):
+    X, y = three
+    detector = clone(detector).fit(X, np.minimum(y, n_classes - 1))
+    implied = Margin().implied_labels(detector, Margin().scores(detector, X))
+    if implied is not None:
+        assert detector.classes_[implied].tolist() == detector.predict(X).tolist()
+    assert (implied is None) == isinstance(detector, RidgeClassifier)
+
+
+@pytest.mark.parametrize("n_classes", [3, 4])  # three classes have three pairs
+def test_one_vs_one_decisions_are_refused_with_the_way_out(n_classes):
+    X, y = make_classification(300, 8, n_informative=5, n_classes=n_classes, random_state=0)
     svc = SVC(decision_function_shape="ovo").fit(X, y)
     with pytest.raises(MeasureError, match="decision_function_shape='ovr'"):
         Margin().scores(svc, X)
@@ -135,6 +148,22 @@ def test_pipelines_frozen_and_searched_detectors_are_seen_through(three):
     assert len(see_through(searched)[0]) == 1
 
 
+def test_steps_that_learn_nothing_are_seen_through(three):
+    X, y = three
+    pipeline = make_pipeline(Doubled(), "passthrough", None, LinearSVC()).fit(X, y)
+    transformers, classifier = see_through(pipeline)
+    assert transform(transformers, X).tolist() == (2 * X).tolist()
+    assert isinstance(classifier, LinearSVC)
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return 2 * X
+
+
 class Mute(BaseEstimator):
     """Only predicts."""
 
@@ -148,19 +177,26 @@ def test_measures_that_do_not_fit_say_so(three):
         TreeDisagreement().scores(svm, X)
     with pytest.raises(MeasureError, match="no class densities"):
         Density().scores(svm, X)
-    with pytest.raises(MeasureError, match="'auto', a Measure or a function"):
+    with pytest.raises(MeasureError, match=r"a measure such as transcendent.measures.Margin\(\)"):
         resolve_measure("margin", svm)
-    with pytest.raises(MeasureError, match="'auto', a Measure or a function"):
+    with pytest.raises(MeasureError, match="or a function, not 3"):
         resolve_measure(3, svm)
+    with pytest.raises(MeasureError, match=r"Margin\(\)"):
+        resolve_measure(Margin, svm)
+    with pytest.raises(MeasureError, match="no predict_proba"):
+        Probability().scores(svm, X)
+    with pytest.raises(MeasureError, match="no decision_function"):
+        Margin().scores(KNeighborsClassifier().fit(X, y), X)
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda _, X: np.zeros(len(X)), r"shape \(300,\).*must give \(objects, 3\)"),
-        (lambda _, X: np.zeros((len(X), 2)), r"must give \(objects, 3\)"),
-        (lambda _, X: np.full((len(X), 3), np.nan), "NaN or infinity"),
-        (lambda _, X: np.full((len(X), 3), np.inf), "NaN or infinity"),
+        (lambda _, X: np.zeros(len(X)), r"shape \(300,\), not \(objects, classes\) = \(300, 3\)"),
+        (lambda _, X: np.zeros((len(X), 2)), r"shape \(300, 2\), not"),
+        (lambda _, X: np.zeros((1, 3)), r"shape \(1, 3\), not"),
+        (lambda _, X: np.full((len(X), 3), np.nan), "contain NaN"),
+        (lambda _, X: np.full((len(X), 3), -np.inf), "contain NaN or -infinity"),
     ],
 )
 def test_unusable_scores_of_a_function_are_refused(three, function, message):

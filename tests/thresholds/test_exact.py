@@ -168,6 +168,28 @@ def test_bounds_are_met_exactly():
     assert ExactSearch("accuracy", max_rejection=0.14).find(y, labels, values).value < 1.0
 
 
+def test_a_hard_constraint_at_its_best_value_is_met_with_several_classes():
+    y = [0,0,0,1,0,0,2,3,1,1,2,3,0,2,3,3,0,1,0,1,3,0,0,2,0,0,3,2,3,1,0,3,2,0,0]  # fmt: skip
+    labels = [0,0,2,1,1,0,0,3,2,1,2,3,0,2,3,2,0,1,1,1,3,2,0,1,0,0,0,2,1,1,3,1,2,0,0]  # fmt: skip
+    eighths = [5,5,1,1,1,3,3,5,0,4,1,4,6,6,3,7,0,1,1,3,7,5,7,7,1,5,1,6,1,3,4,7,7,7,3]  # fmt: skip
+    search = ExactSearch("accuracy", max_rejection=0.2, constraints=Recall(pos_label=0) >= 5 / 6)
+    found = search.find(y, labels, np.array(eighths) / 8)
+    assert found.value > 0.7
+    assert found.rejection_rate <= 0.2
+
+
+def test_a_minimised_value_equals_its_bound_to_the_last_bit():
+    y, labels, values = draw_problem(np.random.default_rng(8), 2, 1000)
+    found = ExactSearch("rejection_rate", max_rejection=None, constraints=F1() >= 0.8).find(y, labels, values)
+    assert found.gap == 0
+
+
+def test_macro_f1_of_the_rejected_starts_where_it_is_defined():
+    y = labels = np.array([0, 1] * 20)
+    found = ExactSearch(MacroF1(of="rejected"), max_rejection=0.5).find(y, labels, np.linspace(0, 1, 40))
+    assert np.isfinite(found.value)
+
+
 def test_macro_f1_is_improved_but_not_certified():
     rng = np.random.default_rng(3)
     y, labels, values = draw_problem(rng, 4, 800)

@@ -64,7 +64,13 @@ def test_mistakes_are_explained():
         F1(7).value(kept, rejected, np.arange(3))
     with pytest.raises(ValueError, match="label 7 is not one of"):
         ClassRejectionRate(7).value(kept, rejected, np.arange(3))
-    with pytest.raises(ValueError, match="'kept' or 'rejected'"):
-        F1(1, of="all").value(kept, rejected, np.arange(3))
+    with pytest.raises(ValueError, match="of must be one of"):
+        F1(1, of="all")
+    for bound in (np.nan, np.inf, 95, -0.1):
+        with pytest.raises(ValueError, match=r"F1\(\) lies between 0 and 1"):
+            F1() >= bound  # noqa: B015
+    with pytest.raises(TypeError, match="pass two constraints"):
+        0.1 <= RejectionRate() <= 0.2  # noqa: B015
+    assert (F1() >= np.float32(0.5)).bound == 0.5
     with pytest.raises(ValueError, match="there is no metric 'auc'"):
         resolve_metric("auc")

@@ -19,6 +19,7 @@ from transcendent.arrays import (
     IntArray,
     abbreviate,
     chunks,
+    count_rows,
     encode_labels,
     take_rows,
 )
@@ -28,18 +29,27 @@ from transcendent.evaluators.calibration import (
     Calibration,
     CalibrationLabel,
     Judgement,
+    check_calibration_label,
     judge,
     resolve_search,
     warn_if_coarse,
 )
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores, see_through, transform
-from transcendent.pvalues import Form, credibility_and_confidence, draw_uniforms
+from transcendent.pvalues import Form, check_form, credibility_and_confidence, derived_seed, draw_uniforms
 from transcendent.thresholds import Search, SearchResult
 
 
 class Detector(NamedTuple):
-    """A fitted detector and the measure fitted beside it."""
+    """A fitted detector and the measure fitted beside it.
+
+    Attributes
+    ----------
+    estimator : classifier
+        The detector, a pipeline included.
+    measure : Measure
+        What scores its rows.
+    """
 
     estimator: Any
     measure: Measure
@@ -54,17 +64,52 @@ class Detector(NamedTuple):
         classes = np.asarray(classifier.classes_)
         scores = checked_scores(self.measure, classifier, rows, len(classes))
         codes = self.measure.implied_labels(classifier, scores)
-        order = np.argsort(classes)
         if codes is None:
-            codes = encode_labels(column_or_1d(classifier.predict(rows)), classes[order], "predict")
-        elif np.any(order[1:] < order[:-1]):
-            codes = np.argsort(order)[codes]
-        return codes, scores if np.all(order[1:] > order[:-1]) else scores[:, order]
+            codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
+        order = np.argsort(classes)
+        if np.array_equal(order, np.arange(len(classes))):
+            return codes, scores
+        return np.argsort(order)[codes], scores[:, order]
+
+
+@dataclass(frozen=True)
+class Training:
+    """Labelled rows, and what is to be fitted on some of them."""
+
+    estimator: Any
+    measure: Any
+    X: Any
+    y: AnyArray
+    classes: AnyArray
+    params: dict[str, Any]
+
+    def fit(self, rows: IntArray) -> Detector:
+        """A clone of the detector fitted on the rows (a frozen one stays as it is), and its measure."""
+        X, y = take_rows(self.X, rows), self.y[rows]
+        model = clone(self.estimator)
+        if not isinstance(model, FrozenEstimator):
+            model.fit(X, y, **_of_rows(self.params, rows, len(self.y)))
+        transformers, classifier = see_through(model)
+        _check_classes(classifier, self.classes)
+        measure = resolve_measure(self.measure, model)
+        if needs_rows(measure):
+            measure.fit(classifier, transform(transformers, X), y)
+        return Detector(model, measure)
 
 
 @dataclass(frozen=True)
 class CalibratedDetector:
-    """A detector with its calibration objects and the thresholds found on them."""
+    """A detector with its calibration objects and the thresholds found on them.
+
+    Attributes
+    ----------
+    detector : Detector
+        The fitted classifier and its measure.
+    calibration : Calibration
+        Scores, labels and p-values of its calibration objects.
+    result : SearchResult
+        The thresholds and what they promise.
+    """
 
     detector: Detector
     calibration: Calibration
@@ -102,22 +147,23 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Label every object and say which labels to accept."""
         return self._decide(X)
 
-    def rethreshold(self, search: Search) -> Self:
+    def rethreshold(self, search: Any) -> Self:
         """Search new thresholds on the stored calibration objects; nothing is refitted."""
-        check_is_fitted(self)
-        self._set_thresholds([(d.detector, d.calibration) for d in self.detectors_], search)
+        check_is_fitted(self, "detectors_")
+        chosen = resolve_search(search, len(self.classes_))
+        self._set_thresholds([(d.detector, d.calibration) for d in self.detectors_], chosen)
         return self
 
     def recalibrate(self, X: Any, y: Any) -> Self:
         """Replace the calibration objects by new labelled ones; the detector is not refitted.
 
-        The thresholds are searched anew. Rows the detector was fitted on make p-values too optimistic:
-        give others.
+        The thresholds are searched anew, by the search last used (``search_``). Rows the detector was
+        fitted on make p-values too optimistic: give others.
         """
         X, y = indexable(self._check_rows(X), column_or_1d(y))
         calibrated = [(d.detector, self._calibration(*d.detector.answer(X), y)) for d in self.detectors_]
         self._set_thresholds(calibrated, self.search_)
-        warn_if_coarse([calibration for _, calibration in calibrated])
+        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=3)
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -132,10 +178,13 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         tags.classifier_tags = inner.classifier_tags
         return tags
 
-    def _start_fit(self, X: Any, y: Any) -> tuple[Any, AnyArray, IntArray]:
-        """Checked rows, labels, and labels as positions in ``classes_``."""
+    def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Training, IntArray]:
+        """What to fit on which rows, checked, and the labels as positions in ``classes_``."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        self.__dict__.pop("detectors_", None)  # a fit that fails leaves nothing half old, half new
+        check_form(self.p_value)
+        check_calibration_label(self.calibration_label)
         validate_data(self, X, reset=True, skip_check_array=True)
         X, y = indexable(X, column_or_1d(y, warn=True))
         if y.dtype.kind == "f":
@@ -147,11 +196,13 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__} needs objects of at least two classes, but y has "
                 f"{'one class: ' + abbreviate(self.classes_) if len(self.classes_) else '0 samples'}."
             )
-        return X, y, codes
+        resolve_search(self.search, len(self.classes_))
+        routed = self._routed(params)
+        return Training(self.estimator, self.measure, X, y, self.classes_, routed), codes
 
     def _check_rows(self, X: Any) -> Any:
         """New rows, refused if their number or names of columns differ from those of ``fit``."""
-        check_is_fitted(self)
+        check_is_fitted(self, "detectors_")
         if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
             raise ValueError(
                 "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
@@ -185,7 +236,7 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _finish_fit(self, calibrated: list[tuple[Detector, Calibration]]) -> Self:
         self._set_thresholds(calibrated, resolve_search(self.search, len(self.classes_)))
-        warn_if_coarse([calibration for _, calibration in calibrated])
+        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=4)
         return self
 
     def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
@@ -197,30 +248,20 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _decide(self, X: Any, quorum: int = 1) -> Decisions:
         (X,) = indexable(self._check_rows(X))
-        n, k = X.shape[0] if hasattr(X, "shape") else len(X), len(self.classes_)
+        n, k = count_rows(X), len(self.classes_)
         if n == 0:
             raise ValueError("X has 0 samples; there is nothing to decide.")
-        uniforms = draw_uniforms(self.p_value, (n, k), self.random_state)
-        decisions = Decisions(
-            labels=np.empty(n, dtype=self.classes_.dtype),
-            accepted=np.empty(n, dtype=bool),
-            credibility=np.empty(n),
-            confidence=np.empty(n),
-            p_values=np.empty((n, k)),
-            classes=self.classes_,
-            votes=np.empty(n, dtype=np.intp) if len(self.detectors_) > 1 else None,
-        )
+        uniforms = draw_uniforms(self.p_value, (n, k), derived_seed(self.random_state))
+        labels = np.empty(n, dtype=self.classes_.dtype)
+        votes = np.empty(n, dtype=np.intp if len(self.detectors_) > 1 else bool)
+        credibility, confidence, p = np.empty(n), np.empty(n), np.empty((n, k))
 
         def decide_rows(rows: slice) -> None:
             u = None if uniforms is None else uniforms[rows]
-            votes, judged = _vote(self.detectors_, take_rows(X, rows), u)
-            decisions.labels[rows] = self.classes_[judged.codes]
-            decisions.accepted[rows] = votes >= quorum
-            decisions.credibility[rows] = judged.credibility
-            decisions.confidence[rows] = judged.confidence
-            decisions.p_values[rows] = judged.p_values
-            if decisions.votes is not None:
-                decisions.votes[rows] = votes
+            votes[rows], judged = _vote(self.detectors_, take_rows(X, rows), u)
+            labels[rows] = self.classes_[judged.codes]
+            credibility[rows], confidence[rows] = judged.credibility, judged.confidence
+            p[rows] = judged.p_values
 
         size = _chunk_size(k)
         parallel.run(
@@ -232,7 +273,42 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             label="deciding",
             verbose=self.verbose,
         )
-        return decisions
+        return Decisions(
+            labels=labels,
+            accepted=votes >= quorum,
+            credibility=credibility,
+            confidence=confidence,
+            p_values=p,
+            classes=self.classes_,
+            votes=None if votes.dtype == bool else votes,
+        )
+
+
+class FoldedEvaluator(ConformalEvaluator):
+    """An evaluator that fits one detector per fold."""
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        measure: Any = "auto",
+        search: Any = "auto",
+        cv: Any = 10,
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.measure = measure
+        self.search = search
+        self.cv = cv
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
 
 
 class SingleDetectorMixin:
@@ -241,45 +317,34 @@ class SingleDetectorMixin:
     detectors_: list[CalibratedDetector]
 
     @property
+    def _only(self) -> CalibratedDetector:
+        check_is_fitted(self, "detectors_")
+        return self.detectors_[0]
+
+    @property
     def estimator_(self) -> Any:
         """The fitted detector."""
-        return self.detectors_[0].detector.estimator
+        return self._only.detector.estimator
 
     @property
     def measure_(self) -> Measure:
         """The fitted measure; with ``measure="auto"`` this says which was picked."""
-        return self.detectors_[0].detector.measure
+        return self._only.detector.measure
 
     @property
     def calibration_(self) -> Calibration:
         """The calibration objects: scores, labels and p-values."""
-        return self.detectors_[0].calibration
+        return self._only.calibration
 
     @property
     def result_(self) -> SearchResult:
         """The thresholds and what they promise."""
-        return self.detectors_[0].result
+        return self._only.result
 
     @property
     def thresholds_(self) -> FloatArray:
         """Credibility threshold of each class."""
         return self.result_.credibility_thresholds
-
-
-def fit_detector(
-    estimator: Any, measure: Any, X: Any, y: AnyArray, rows: IntArray, params: dict[str, Any]
-) -> Detector:
-    """A clone of the detector fitted on some rows (a frozen one stays as it is), and its measure."""
-    X_rows, y_rows = take_rows(X, rows), y[rows]
-    model = clone(estimator)
-    if not isinstance(model, FrozenEstimator):
-        model.fit(X_rows, y_rows, **_of_rows(params, rows, len(y)))
-    transformers, classifier = see_through(model)
-    _check_classes(classifier, np.unique(y))
-    fresh = resolve_measure(measure, model)
-    if needs_rows(fresh):
-        fresh.fit(classifier, transform(transformers, X_rows), y_rows)
-    return Detector(model, fresh)
 
 
 def needs_rows(measure: Measure) -> bool:
@@ -298,7 +363,9 @@ def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
 def _check_classes(classifier: Any, classes: AnyArray) -> None:
     known = getattr(classifier, "classes_", None)
     if known is None:
-        raise ValueError(f"{type(classifier).__name__} has no classes_; a fitted classifier is needed.")
+        raise ValueError(f"{type(classifier).__name__} is not a fitted classifier: it has no classes_.")
+    if np.array_equal(known, classes):
+        return
     unknown = np.setdiff1d(classes, known).tolist()
     if unknown:
         raise CalibrationError(
@@ -325,9 +392,11 @@ def _vote(
     for judged in each:
         ballots[rows, judged.codes] += 1
         credibility[rows, judged.codes] += judged.credibility
-        p += judged.p_values / len(each)
+        p += judged.p_values
+    p /= len(each)
     leading = ballots == ballots.max(axis=1, keepdims=True)
-    label = np.argmax(np.where(leading, credibility, -1.0), axis=1)
+    # Rounded, since equal credibilities summed in another order differ in the last bit.
+    label = np.argmax(np.where(leading, credibility.round(9), -1.0), axis=1)
     votes = np.sum([(judged.codes == label) & judged.accepted for judged in each], axis=0)
     return votes, Judgement(label, p, *credibility_and_confidence(p, label), votes > 0)
 

@@ -23,8 +23,18 @@ _FEW = 20
 class AlphaAssessment:
     """P-values of calibration objects by class, split into correct and incorrect answers.
 
-    Flat arrays of equal length, ready for a plot: a good measure puts the correct ones high and the
-    incorrect ones low.
+    A good measure puts the correct ones high and the incorrect ones low.
+
+    Attributes
+    ----------
+    classes : array of shape (classes,)
+        The labels there are.
+    labels : array of shape (m,)
+        Which class each p-value is for: the predicted label, or every class in turn.
+    correct : bool array of shape (m,)
+        Whether that class is the object's true label.
+    p_values : array of shape (m,)
+        The p-values.
     """
 
     classes: AnyArray
@@ -49,7 +59,9 @@ class Calibration:
     Attributes
     ----------
     classes : array of shape (classes,)
+        The labels there are.
     scores : array of shape (n, classes)
+        Nonconformity, one column per class.
     actual, predicted : int arrays of shape (n,)
         True and predicted labels, as positions in ``classes``.
     form : {"paper", "plus_one", "smoothed"}
@@ -70,8 +82,7 @@ class Calibration:
 
     def __post_init__(self) -> None:
         check_form(self.form)
-        if self.label not in ("predicted", "true"):
-            raise ValueError(f"calibration_label must be 'predicted' or 'true', not {self.label!r}.")
+        check_calibration_label(self.label)
 
     @cached_property
     def table(self) -> ScoreTable:
@@ -149,7 +160,13 @@ def resolve_search(search: Any, n_classes: int) -> Search:
     return ExactSearch("f1" if n_classes == 2 else "accuracy")
 
 
-def warn_if_coarse(calibrations: Sequence[Calibration]) -> None:
+def check_calibration_label(label: Any) -> None:
+    """Refuse a label that does not exist."""
+    if label not in ("predicted", "true"):
+        raise ValueError(f"calibration_label must be 'predicted' or 'true', not {label!r}.")
+
+
+def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
     """Say which classes have p-values in wide steps, and which thresholds rest on nothing."""
     classes = calibrations[0].classes
     counts = np.min([calibration.table.counts for calibration in calibrations], axis=0)
@@ -161,15 +178,18 @@ def warn_if_coarse(calibrations: Sequence[Calibration]) -> None:
         )
         more = f"; and {len(few) - 5} more classes" if len(few) > 5 else ""
         warnings.warn(
-            f"few calibration objects make p-values coarse: {steps}{more}.", CalibrationWarning, stacklevel=3
+            f"few calibration objects make p-values coarse: {steps}{more}.",
+            CalibrationWarning,
+            stacklevel=stacklevel,
         )
     predicted = np.min([np.bincount(c.predicted, minlength=len(classes)) for c in calibrations], axis=0)
     never = classes[predicted == 0].tolist()
     if never:
+        names = ", ".join(map(repr, never[:5])) + (" …" if len(never) > 5 else "")
+        whose = " of some fold" if len(calibrations) > 1 else ""
         warnings.warn(
-            f"no calibration object was predicted as {', '.join(map(repr, never[:5]))}"
-            f"{' …' if len(never) > 5 else ''}: there is nothing to learn a threshold from, "
-            "so such answers are always accepted.",
+            f"no calibration object{whose} was predicted as {names}: "
+            "there is nothing to learn a threshold from, so it accepts every such answer.",
             CalibrationWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )

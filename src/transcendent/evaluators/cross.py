@@ -4,27 +4,26 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from transcendent import parallel
-from transcendent.arrays import AnyArray, FloatArray, IntArray, take_rows
+from transcendent.arrays import FloatArray, IntArray, take_rows
 from transcendent.decisions import Decisions
-from transcendent.evaluators.base import ConformalEvaluator, Detector, fit_detector
-from transcendent.evaluators.calibration import CalibrationLabel
+from transcendent.evaluators.base import Detector, FoldedEvaluator, Training
 from transcendent.evaluators.splits import check_every_fold_can_calibrate, folds
-from transcendent.pvalues import Form
 
 
-class CrossConformalEvaluator(ConformalEvaluator):
+class CrossConformalEvaluator(FoldedEvaluator):
     """Splits the rows into folds; each fold calibrates a detector fitted on all the others.
 
     The label of an object is the one most folds predict (ties: the higher mean credibility, then class
     order). It is accepted if at least ``quorum`` folds both predict that label and accept it. The quorum is
     chosen when deciding: a larger one accepts less, and nothing is refitted.
 
+    Parameters other than ``cv`` and ``n_jobs`` are those of `InductiveEvaluator`.
+
     Parameters
     ----------
-    estimator, measure, search, p_value, calibration_label, random_state, verbose
-        As for `InductiveEvaluator`.
     cv : int or splitter
         Number of stratified folds, or a scikit-learn splitter.
     n_jobs : int or None
@@ -33,10 +32,15 @@ class CrossConformalEvaluator(ConformalEvaluator):
 
     Attributes
     ----------
-    classes_ : array
+    classes_ : array of shape (classes,)
+        The labels there are, sorted.
     detectors_ : list of CalibratedDetector
-        Detector, measure, calibration objects and thresholds of each fold.
+        Detector, measure, calibration objects and thresholds of each fold:
+        ``detectors_[0].result`` is what the first fold promises.
     thresholds_ : array of shape (folds, classes)
+        Credibility thresholds.
+    search_ : Search
+        The search last used.
 
     Examples
     --------
@@ -50,47 +54,23 @@ class CrossConformalEvaluator(ConformalEvaluator):
     True
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        measure: Any = "auto",
-        search: Any = "auto",
-        cv: Any = 10,
-        p_value: Form = "paper",
-        calibration_label: CalibrationLabel = "predicted",
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        verbose: bool = True,
-    ) -> None:
-        self.estimator = estimator
-        self.measure = measure
-        self.search = search
-        self.cv = cv
-        self.p_value = p_value
-        self.calibration_label = calibration_label
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit, calibrate and threshold one detector per fold; ``params`` go to their ``fit``, routed."""
-        X, y, codes = self._start_fit(X, y)
-        check_every_fold_can_calibrate(self.cv, codes, self.classes_)
-        splits, total = folds(self.cv, codes, self.classes_, check_random_state(self.random_state))
-        routed = self._routed(params)
+        training, codes = self._start_fit(X, y, params)
+        splits = list(folds(self.cv, codes, self.classes_, check_random_state(self.random_state))[0])
+        check_every_fold_can_calibrate(splits, codes, self.classes_)
         fitted = parallel.run(
             _fit_fold,
-            ((self.estimator, self.measure, X, y, train, test, routed) for train, test in splits),
-            total=total,
+            ((training, train, test) for train, test in splits),
+            total=len(splits),
             n_jobs=self.n_jobs,
             label="fitting folds",
             verbose=self.verbose,
         )
         return self._finish_fit(
             [
-                (detector, self._calibration(codes, scores, y[rows]))
-                for detector, codes, scores, rows in fitted
+                (detector, self._calibration(predicted, scores, training.y[rows]))
+                for detector, predicted, scores, rows in fitted
             ]
         )
 
@@ -104,25 +84,22 @@ class CrossConformalEvaluator(ConformalEvaluator):
 
         Parameters
         ----------
-        X : rows
+        X : array, sparse matrix or frame of shape (n, features)
+            The rows to decide.
         quorum : int or None
             How many folds must both predict the label and accept it; by default more than half.
         """
-        k = len(getattr(self, "detectors_", ()))
-        chosen = k // 2 + 1 if quorum is None else quorum
-        if k and not 1 <= chosen <= k:
-            raise ValueError(f"quorum={quorum!r} must lie between 1 and the {k} folds.")
-        return self._decide(X, chosen)
+        check_is_fitted(self, "detectors_")
+        k = len(self.detectors_)
+        if quorum is None:
+            quorum = k // 2 + 1
+        if not isinstance(quorum, int | np.integer) or not 1 <= quorum <= k:
+            raise ValueError(f"quorum={quorum!r} must be an integer between 1 and the {k} folds.")
+        return self._decide(X, int(quorum))
 
 
 def _fit_fold(
-    estimator: Any,
-    measure: Any,
-    X: Any,
-    y: AnyArray,
-    train: IntArray,
-    test: IntArray,
-    params: dict[str, Any],
+    training: Training, train: IntArray, test: IntArray
 ) -> tuple[Detector, IntArray, FloatArray, IntArray]:
-    detector = fit_detector(estimator, measure, X, y, train, params)
-    return detector, *detector.answer(take_rows(X, test)), test
+    detector = training.fit(train)
+    return detector, *detector.answer(take_rows(training.X, test)), test

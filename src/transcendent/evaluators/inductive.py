@@ -7,7 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from transcendent.arrays import take_rows
-from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, fit_detector, needs_rows
+from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, needs_rows
 from transcendent.evaluators.calibration import CalibrationLabel
 from transcendent.evaluators.splits import chronological_split, stratified_split
 from transcendent.measures.auto import resolve_measure
@@ -31,7 +31,8 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
         Share of the rows that calibrates: a stratified random draw, or the most recent ones if ``fit``
         is given ``times``.
     p_value : {"paper", "plus_one", "smoothed"}
-        Which p-value; see `transcendent.pvalues`.
+        Which p-value; see `transcendent.pvalues`. The smoothed form with an integer ``random_state`` draws
+        the same numbers at every call: to decide one object at a time, pass a ``RandomState``.
     calibration_label : {"predicted", "true"}
         ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
     random_state : int, RandomState or None
@@ -43,12 +44,22 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
 
     Attributes
     ----------
-    classes_ : array
-    estimator_, measure_ : the fitted detector and measure
+    classes_ : array of shape (classes,)
+        The labels there are, sorted.
+    detectors_ : list of one CalibratedDetector
+        All of the below in one object.
+    estimator_ : classifier
+        The fitted detector.
+    measure_ : Measure
+        The fitted measure; with ``"auto"`` this says which was picked.
     calibration_ : Calibration
         Scores, labels and p-values of the calibration objects.
     result_ : SearchResult
-        Thresholds and what they promise; ``thresholds_`` for short.
+        Thresholds and what they promise.
+    thresholds_ : array of shape (classes,)
+        The credibility thresholds in it.
+    search_ : Search
+        The search last used.
 
     Examples
     --------
@@ -93,22 +104,25 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
 
         Parameters
         ----------
-        X, y : rows and their labels
+        X : array, sparse matrix or frame of shape (n, features)
+            The rows.
+        y : array of shape (n,)
+            Their labels.
         times : array of shape (n,) or None
             When each row was seen; if given, the most recent rows calibrate.
         **params : dict
             Passed to the detector's ``fit`` through metadata routing.
         """
-        X, y, codes = self._start_fit(X, y)
-        routed = self._routed(params)
+        training, codes = self._start_fit(X, y, params)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not needs_rows(resolve_measure(self.measure, self.estimator)):
-            train, calibration = np.arange(0), np.arange(len(y))
+            train, calibration = np.arange(0), np.arange(len(codes))
         elif times is not None:
             train, calibration = chronological_split(codes, self.classes_, self.calibration_size, times)
         else:
             generator = check_random_state(self.random_state)
             train, calibration = stratified_split(codes, self.classes_, self.calibration_size, generator)
-        detector = fit_detector(self.estimator, self.measure, X, y, train, routed)
-        rows = X if len(calibration) == len(y) else take_rows(X, calibration)
-        return self._finish_fit([(detector, self._calibration(*detector.answer(rows), y[calibration]))])
+        detector = training.fit(train)
+        everything = len(calibration) == len(codes)
+        answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
+        return self._finish_fit([(detector, self._calibration(*answer, training.y[calibration]))])

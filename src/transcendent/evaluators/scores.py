@@ -1,5 +1,6 @@
 """For people who only have scores, labels and predictions: a vendor's black box."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import FloatArray, abbreviate, as_finite, encode_labels
 from transcendent.decisions import Decisions
+from transcendent.errors import CalibrationWarning
 from transcendent.evaluators.calibration import (
     Calibration,
     CalibrationLabel,
@@ -15,25 +17,18 @@ from transcendent.evaluators.calibration import (
     resolve_search,
     warn_if_coarse,
 )
-from transcendent.pvalues import Form, draw_uniforms
-from transcendent.thresholds import Search
+from transcendent.pvalues import Form, derived_seed, draw_uniforms
 
 
 class ScoreEvaluator(BaseEstimator):
     """An inductive evaluator that is given scores and answers instead of a detector.
 
     Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
-    ``-p``; from one suspicion score ``s`` of a two-class detector pass ``np.column_stack([s, -s])``.
+    ``-p``; from one suspicion score or probability ``s`` of the second of two classes pass
+    ``np.column_stack([s, -s])``.
 
-    Parameters
-    ----------
-    search, p_value, calibration_label, random_state
-        As for `InductiveEvaluator`.
-
-    Attributes
-    ----------
-    classes_, calibration_, result_, thresholds_
-        As for `InductiveEvaluator`.
+    Parameters and attributes are those of `InductiveEvaluator` that need no detector. To recalibrate, fit
+    again.
 
     Examples
     --------
@@ -67,11 +62,19 @@ class ScoreEvaluator(BaseEstimator):
         Parameters
         ----------
         scores : array of shape (n, classes)
-        y, labels : arrays of shape (n,)
-            True labels, and the detector's answers.
+            Nonconformity, higher = stranger.
+        y : array of shape (n,)
+            True labels.
+        labels : array of shape (n,)
+            The detector's answers.
         classes : array or None
             The label of each column of ``scores``; by default the sorted labels of ``y``.
         """
+        self.__dict__.pop("result_", None)  # a fit that fails leaves nothing half old, half new
+        if not len(scores) == len(y) == len(labels):
+            raise ValueError(
+                f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
+            )
         self.classes_ = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
         if len(self.classes_) < 2:
             raise ValueError(f"at least two classes are needed, but y has {abbreviate(self.classes_)}.")
@@ -84,8 +87,9 @@ class ScoreEvaluator(BaseEstimator):
             label=self.calibration_label,
             random_state=self.random_state,
         )
-        self.rethreshold(resolve_search(self.search, len(self.classes_)))
-        warn_if_coarse([self.calibration_])
+        self.rethreshold(self.search)
+        warn_if_coarse([self.calibration_], stacklevel=3)
+        self._warn_if_reversed()
         return self
 
     @property
@@ -95,10 +99,10 @@ class ScoreEvaluator(BaseEstimator):
 
     def decide(self, scores: Any, labels: Any) -> Decisions:
         """Which of the detector's answers ``labels`` to accept, given its (n, classes) scores."""
-        check_is_fitted(self)
+        check_is_fitted(self, "result_")
         codes = encode_labels(labels, self.classes_, "labels")
         checked = self._check_scores(scores, len(codes))
-        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state)
+        uniforms = draw_uniforms(self.p_value, checked.shape, derived_seed(self.random_state))
         judged = judge(self.calibration_, self.result_, codes, checked, uniforms)
         return Decisions(
             labels=self.classes_[codes],
@@ -111,16 +115,27 @@ class ScoreEvaluator(BaseEstimator):
 
     def predict_p(self, scores: Any) -> FloatArray:
         """(n, classes) p-values of (n, classes) scores."""
-        check_is_fitted(self)
+        check_is_fitted(self, "result_")
         checked = self._check_scores(scores, len(scores))
-        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state)
+        uniforms = draw_uniforms(self.p_value, checked.shape, derived_seed(self.random_state))
         return self.calibration_.table.p_values(checked, self.p_value, uniforms)
 
-    def rethreshold(self, search: Search) -> Self:
+    def rethreshold(self, search: Any) -> Self:
         """Search new thresholds on the stored calibration objects."""
         check_is_fitted(self, "calibration_")
-        self.result_ = self.calibration_.search(search)
+        self.result_ = self.calibration_.search(resolve_search(search, len(self.classes_)))
         return self
+
+    def _warn_if_reversed(self) -> None:
+        scores, predicted = self.calibration_.scores, self.calibration_.predicted
+        own = scores[np.arange(len(scores)), predicted]
+        if np.mean(own >= scores.max(axis=1)) > 0.5:
+            warnings.warn(
+                "most objects look strangest for the very class they are predicted as. Scores are higher = "
+                "stranger: from probabilities pass -p.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
 
     def _check_scores(self, scores: Any, n: int) -> FloatArray:
         checked = as_finite(scores, "scores", ndim=2)

@@ -1,10 +1,10 @@
 """Which rows train and which calibrate; every class in every part, or an error that names the one missing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import LeaveOneOut
+from sklearn.model_selection import LeaveOneOut, check_cv
 
 from transcendent.arrays import AnyArray, IntArray
 from transcendent.errors import CalibrationError
@@ -27,11 +27,7 @@ def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator
 def chronological_split(codes: IntArray, classes: AnyArray, share: float, times: Any) -> Split:
     """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
     _check_share(share)
-    when = np.asarray(times)
-    if when.shape != codes.shape:
-        raise ValueError(f"times must have one entry per row: {codes.shape}, got {when.shape}.")
-    if when.dtype.kind in "fmM" and np.isnan(when).any():
-        raise ValueError("times contains missing values (NaN or NaT); every row needs its time.")
+    when = _as_times(times, len(codes))
     order = np.argsort(when, kind="stable")
     cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
     train, calibration = np.sort(order[:cut]), np.sort(order[cut:])
@@ -52,10 +48,11 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
         if cv != "loo":
             raise ValueError(f"cv must be 'loo', a number of folds or a splitter, not {cv!r}.")
         return LeaveOneOut().split(codes), n
-    if hasattr(cv, "split"):
-        return iter(cv.split(codes, classes[codes])), cv.get_n_splits(codes, classes[codes])
+    if hasattr(cv, "split") or isinstance(cv, Iterable):
+        splitter = check_cv(cv)
+        return iter(splitter.split(codes, classes[codes])), splitter.get_n_splits(codes, classes[codes])
     if not isinstance(cv, int | np.integer) or not 2 <= cv <= n:
-        raise ValueError(f"cv={cv!r}: the number of folds must lie between 2 and the {n} rows.")
+        raise ValueError(f"cv={cv!r}: the number of folds must be an integer between 2 and the {n} rows.")
     # Deal the rows of each class out in turn: folds and their classes differ by at most one in size.
     shuffled = generator.permutation(n)
     dealt = shuffled[np.argsort(codes[shuffled], kind="stable")]
@@ -64,15 +61,36 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
     return ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(cv)), int(cv)
 
 
-def check_every_fold_can_calibrate(cv: Any, codes: IntArray, classes: AnyArray) -> None:
-    """Each of k folds calibrates on its own, so each class needs k rows."""
-    if isinstance(cv, int | np.integer):
-        _check_members(codes, classes, int(cv), f"for each of cv={cv} folds to calibrate on")
+def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes: AnyArray) -> None:
+    """Each fold trains and calibrates on its own, so both its parts need every class."""
+    _check_members(codes, classes, len(splits), f"for each of {len(splits)} folds to calibrate on")
+    for k, parts in enumerate(splits):
+        for rows, purpose in zip(parts, ("train", "calibrate"), strict=True):
+            missing = classes[np.bincount(codes[rows], minlength=len(classes)) == 0].tolist()
+            if missing:
+                raise CalibrationError(f"fold {k} of cv has no row of class {missing[0]!r} to {purpose} on.")
 
 
 def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
     """A row is scored by a model that did not see it but must know its class: two rows a class."""
     _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
+
+
+def _as_times(times: Any, n: int) -> AnyArray:
+    """Something that sorts by time, or an error: a silent mistake here trains on the future."""
+    when = np.asarray(times)
+    if when.shape != (n,):
+        raise ValueError(f"times must have one entry per row: {(n,)}, got {when.shape}.")
+    if when.dtype.kind == "O" and any(t is None or t != t for t in when):
+        raise ValueError("times contains missing values; every row needs its time.")
+    if when.dtype.kind in "fmM" and np.isnan(when).any():
+        raise ValueError("times contains missing values (NaN or NaT); every row needs its time.")
+    if isinstance(when[0], str):
+        try:
+            return when.astype("datetime64")
+        except ValueError as error:
+            raise ValueError(f"times given as text must be ISO dates such as 2024-09-01: {error}.") from None
+    return when
 
 
 def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:

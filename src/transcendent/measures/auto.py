@@ -69,13 +69,14 @@ def _is_boosted(classifier: Any) -> bool:
 
 def resolve_measure(measure: Any, estimator: Any) -> Measure:
     """A fresh measure from what the user passed: ``"auto"``, a measure, a frozen one, or a function."""
-    if isinstance(measure, str):
-        if measure != "auto":
-            raise MeasureError(f"measure must be 'auto', a Measure or a function, not {measure!r}.")
+    if isinstance(measure, str) and measure == "auto":
         return choose_measure(estimator)
     if isinstance(measure, Measure | FrozenEstimator):
         fresh: Measure = clone(measure)
         return fresh
-    if callable(measure):
+    if callable(measure) and not isinstance(measure, type):
         return CallableMeasure(measure)
-    raise MeasureError(f"measure must be 'auto', a Measure or a function, not {type(measure).__name__}.")
+    raise MeasureError(
+        f"measure must be 'auto', a measure such as transcendent.measures.Margin(), or a function, "
+        f"not {measure!r}."
+    )

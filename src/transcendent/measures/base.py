@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from transcendent.arrays import FloatArray, IntArray, as_finite
+from transcendent.arrays import FloatArray, IntArray, count_rows
 from transcendent.errors import MeasureError
 
 
@@ -55,9 +55,9 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
     if hasattr(estimator, "best_estimator_"):
         return see_through(estimator.best_estimator_)
     if isinstance(estimator, Pipeline):
-        before = [estimator[:-1]] if len(estimator.steps) > 1 else []
+        steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
         inner, classifier = see_through(estimator.steps[-1][1])
-        return before + inner, classifier
+        return steps + inner, classifier
     return [], estimator
 
 
@@ -69,15 +69,14 @@ def transform(transformers: list[Any], X: Any) -> Any:
 
 
 def checked_scores(measure: Measure, estimator: Any, X: Any, n_classes: int) -> FloatArray:
-    """The measure's scores, refused with the measure's name unless finite and one column per class."""
+    """The measure's scores, refused by its name unless (objects, classes) and free of NaN."""
     name = type(measure).__name__
     scores = np.asarray(measure.scores(estimator, X), dtype=np.float64)
-    if scores.ndim != 2 or scores.shape[1] != n_classes:
+    expected = (count_rows(X), n_classes)
+    if scores.shape != expected:
         raise MeasureError(
-            f"{name} gave scores of shape {scores.shape} for a detector with {n_classes} classes; "
-            f"it must give (objects, {n_classes})."
+            f"{name} gave scores of shape {scores.shape}, not (objects, classes) = {expected}."
         )
-    try:
-        return as_finite(scores, f"the scores of {name}", ndim=2)
-    except ValueError as error:
-        raise MeasureError(str(error)) from None
+    if np.isnan(scores).any() or np.isneginf(scores).any():
+        raise MeasureError(f"the scores of {name} contain NaN or -infinity; +infinity is the strangest.")
+    return scores

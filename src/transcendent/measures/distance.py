@@ -52,7 +52,15 @@ class CentroidDistance(Measure):
         return distances
 
 
-class NeighbourShare(Measure):
+class _Neighbours(Measure):
+    needs_rows = True
+
+    def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
+
+
+class NeighbourShare(_Neighbours):
     """Share of the nearest training objects that belong to other classes.
 
     Parameters
@@ -62,12 +70,6 @@ class NeighbourShare(Measure):
     metric : {"euclidean", "cosine"}
         Which distance.
     """
-
-    needs_rows = True
-
-    def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows."""
@@ -81,7 +83,7 @@ class NeighbourShare(Measure):
         return share
 
 
-class NeighbourRatio(Measure):
+class NeighbourRatio(_Neighbours):
     """Distance to the nearest objects of the class, relative to those of the nearest other class.
 
     With ``d_y`` the mean distance to the ``n_neighbors`` nearest training objects of class y, and ``o``
@@ -96,12 +98,6 @@ class NeighbourRatio(Measure):
     metric : {"euclidean", "cosine"}
         Which distance.
     """
-
-    needs_rows = True
-
-    def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows of each class."""

@@ -39,7 +39,7 @@ class TreeDisagreement(Measure):
 
 def _forest_votes(forest: Any, X: Any) -> FloatArray:
     # Trees work on float32 rows: convert once, not once per tree.
-    rows = check_array(X, dtype=np.float32, accept_sparse="csr")
+    rows = check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")
     votes = np.zeros((rows.shape[0], len(forest.classes_)))
     for tree in forest.estimators_:
         _add_votes(votes, tree.predict(rows, check_input=False))
@@ -47,7 +47,7 @@ def _forest_votes(forest: Any, X: Any) -> FloatArray:
 
 
 def _bagging_votes(bagging: Any, X: Any) -> FloatArray:
-    rows = check_array(X, accept_sparse="csr")
+    rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
     votes = np.zeros((rows.shape[0], len(bagging.classes_)))
     for member, features in zip(bagging.estimators_, bagging.estimators_features_, strict=True):
         _add_votes(votes, member.predict(_safe_indexing(rows, features, axis=1)))

@@ -29,10 +29,14 @@ class Margin(Measure):
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Negated decision values, one column per class."""
+        if not hasattr(estimator, "decision_function"):
+            raise MeasureError(f"{type(estimator).__name__} has no decision_function; take another measure.")
         decision = np.asarray(estimator.decision_function(X), dtype=np.float64)
         if decision.ndim == 1:
             return np.column_stack([decision, -decision])
-        if decision.shape[1] != len(estimator.classes_):
+        # Three classes have three pairs: the number of columns alone does not tell.
+        pairwise = getattr(estimator, "decision_function_shape", "ovr") == "ovo"
+        if pairwise or decision.shape[1] != len(estimator.classes_):
             raise MeasureError(
                 f"{type(estimator).__name__}.decision_function gives {decision.shape[1]} columns for "
                 f"{len(estimator.classes_)} classes; set decision_function_shape='ovr'."

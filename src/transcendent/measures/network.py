@@ -31,8 +31,10 @@ class HiddenLayerSVM(Measure):
     ----------
     hidden : callable or None
         ``hidden(estimator, X) -> (n, units)``, for networks other than scikit-learn's ``MLPClassifier``.
-    C, gamma : float, float or str
-        Passed to the SVM.
+    C : float
+        Penalty of the SVM.
+    gamma : float or str
+        Width of its kernel.
     max_rows : int
         The SVM is trained on at most this many rows, drawn at random: its cost grows with their square.
     random_state : int, RandomState or None

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from transcendent.arrays import FloatArray
+from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 
 
@@ -39,4 +40,6 @@ class ProbabilityMargin(Measure):
 
 
 def _probabilities(estimator: Any, X: Any) -> FloatArray:
+    if not hasattr(estimator, "predict_proba"):
+        raise MeasureError(f"{type(estimator).__name__} has no predict_proba; take another measure.")
     return np.asarray(estimator.predict_proba(X), dtype=np.float64)

@@ -135,7 +135,7 @@ class Incumbent:
     def result(self, problem: Problem) -> SearchResult:
         """The promise of the best trial, or an error that says what could be reached."""
         if self.thresholds is None:
-            raise infeasible(problem, self.reached, f"in {self.trials} trials")
+            raise infeasible(problem, self.reached, f"value in {self.trials} trials")
         return problem.result(self.thresholds, trials=self.trials)
 
     def _remember_reached(self, problem: Problem, reached: FloatArray) -> None:
@@ -195,14 +195,15 @@ class ConstrainedSearch(Search):
     def _problem(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> Problem:
-        given = (self.constraints,) if isinstance(self.constraints, Constraint) else tuple(self.constraints)
+        constraints: Any = self.constraints
+        given = tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
         if not all(isinstance(constraint, Constraint) for constraint in given):
             raise ValueError(f"constraints look like F1() >= 0.8 or RejectionRate() <= 0.1, not {given!r}.")
         if self.max_rejection is not None:
             if not 0 <= self.max_rejection <= 1:
                 raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
-            given = (RejectionRate() <= self.max_rejection, *given)
-        counts = count(predicted, actual, values, len(classes))
+            given = (RejectionRate() <= float(self.max_rejection), *given)
+        counts = count(predicted, actual, np.where(np.isnan(values), 1.0, values), len(classes))
         return Problem(counts, classes, self.on, resolve_metric(self.objective), given)
 
 
@@ -217,6 +218,8 @@ def promise(
     trials: int = 0,
 ) -> SearchResult:
     """The result for (values, classes) thresholds: what they keep and reject in calibration."""
+    # Nobody was predicted as such a class: there is no evidence to reject on.
+    thresholds = np.where(counts.total.predicted > 0, thresholds, 0.0)
     kept = counts.kept(thresholds[None])
     rejected = counts.total - kept
     off = np.zeros(len(classes))
@@ -232,7 +235,7 @@ def promise(
     )
 
 
-def infeasible(problem: Problem, reached: Iterable[float], where: str) -> InfeasibleError:
+def infeasible(problem: Problem, reached: Iterable[float], how: str) -> InfeasibleError:
     """Names the first constraint that could not be met together with those before it."""
     before: list[str] = []
     for constraint, best in zip(problem.constraints, reached, strict=True):
@@ -241,13 +244,13 @@ def infeasible(problem: Problem, reached: Iterable[float], where: str) -> Infeas
             given = f" with {' and '.join(before)}" if before else ""
             value = f"{best:.6g}" if np.isfinite(best) else "undefined"
             return InfeasibleError(
-                f"no thresholds satisfy {constraint}{given}: the best reachable value is {value} {where}. "
-                "Relax this constraint or one before it."
+                f"no thresholds satisfy {constraint}{given}: the best {how} is {value}. "
+                f"Relax {'one of these constraints' if before else 'this constraint'}."
             )
         before.append(str(constraint))
     given = f" that satisfy {' and '.join(before)}" if before else ""
     return InfeasibleError(
-        f"the objective {problem.objective} is undefined (0/0) for all thresholds{given}, {where}."
+        f"the objective {problem.objective} is undefined (0/0) for all thresholds{given} (best {how}: none)."
     )
 
 
@@ -258,4 +261,4 @@ def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
     values = np.column_stack([np.asarray(column, dtype=np.float64) for column in wanted])
     if np.any((values < 0) | (values > 1)):
         raise ValueError("credibility and confidence lie between 0 and 1; these values do not.")
-    return np.where(np.isnan(values), 1.0, values)
+    return values

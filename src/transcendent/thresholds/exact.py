@@ -83,7 +83,7 @@ class ExactSearch(ConstrainedSearch):
         start = _solve(problem, Accuracy())
         on_credibility = self.on == "credibility"
         thresholds = start.credibility_thresholds if on_credibility else start.confidence_thresholds
-        return _climb(problem, thresholds[None])
+        return _climb(problem, thresholds)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ def _solve(problem: Problem, objective: Ratio) -> SearchResult:
     assert isinstance(counts, CumulativeCounts)
     found = _best(problem, objective, objective.higher_is_better, problem.constraints)
     if found is None:
-        raise infeasible(problem, _reachable(problem), "on this calibration set")
+        proven = len(problem.classes) == 2
+        how = "reachable value" if proven else "value found (with more than two classes no proof)"
+        raise infeasible(problem, _reachable(problem), how)
     chosen, bound = found
     thresholds = np.array([_threshold(levels, j) for levels, j in zip(counts.levels, chosen, strict=True)])
     return problem.result(thresholds[None], bound if objective == problem.objective else None)
@@ -144,14 +146,15 @@ def _best(
             "ExactSearch takes any number of limits on rejection but at most one other constraint; "
             "use RandomSearch for several."
         )
-    found = _best_of_two(terms) if len(problem.classes) == 2 else _best_of_many(terms)
+    two = len(problem.classes) == 2
+    found = _best_of_two(terms) if two else _best_of_many(terms, _start(problem, constraints, terms.monotone))
     if found is None:
         return None
     chosen, bound = found
-    return chosen, bound if maximise else 1.0 - bound
+    return chosen, float(bound if maximise else 1 - bound)
 
 
-def _best_of_two(terms: _Terms) -> tuple[list[int], float] | None:
+def _best_of_two(terms: _Terms) -> tuple[list[int], Fraction] | None:
     """Dinkelbach with an exact inner maximum: what it ends with is optimal."""
     limits = terms.limits(0, 1, [0, 0], range(len(terms.needs)))
     ratio = _UNDEFINED
@@ -162,7 +165,7 @@ def _best_of_two(terms: _Terms) -> tuple[list[int], float] | None:
             return None
         reached = terms.ratio([best.first, best.second])
         if reached <= ratio:
-            return None if chosen is None else (_prefer(terms, chosen, best, ratio), float(ratio))
+            return None if chosen is None else (_prefer(terms, chosen, best, ratio), ratio)
         chosen, ratio = [best.first, best.second], reached
 
 
@@ -174,17 +177,16 @@ def _prefer(terms: _Terms, chosen: list[int], best: Pair, ratio: Fraction) -> li
     return chosen
 
 
-def _best_of_many(terms: _Terms) -> tuple[list[int], float] | None:
+def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fraction] | None:
     """A relaxation for starts and a bound, then every pair of classes in turn until nothing improves."""
     n_classes = len(terms.kept)
-    starts, bound = [[0] * n_classes], np.inf
+    starts, bound = [[0] * n_classes, *starts], np.inf
     for need in terms.needs or [[np.ones(len(kept), dtype=np.int64) for kept in terms.kept]]:
         relaxed = relax(terms.numerators, terms.denominators, need)
         if relaxed is None:
             return None
         starts += relaxed.choices
         bound = min(bound, relaxed.bound)
-    starts += _meet_the_hard_one(terms)
     allowed = [(terms.ratio(s), s) for s in starts if terms.feasible(s)]
     if not allowed:
         return None
@@ -197,24 +199,18 @@ def _best_of_many(terms: _Terms) -> tuple[list[int], float] | None:
             better = _improve(terms, gains, chosen, (a, b), range(len(terms.needs)))
             if better is not None:
                 chosen, ratio, improved = better, terms.ratio(better), True
-    return None if ratio == _UNDEFINED else (chosen, max(bound, float(ratio)))
+    return None if ratio == _UNDEFINED else (chosen, max(Fraction(bound), ratio))
 
 
-def _meet_the_hard_one(terms: _Terms) -> list[list[int]]:
-    """A start that satisfies the constraint which is no limit on rejection, as far as pairs can lead."""
-    if all(terms.monotone):
+def _start(problem: Problem, constraints: Sequence[Constraint], monotone: Sequence[bool]) -> list[list[int]]:
+    """What is best for the one constraint that is no limit on rejection, under those that are."""
+    if all(monotone):
         return []
-    hard = terms.monotone.index(False)
-    others = [i for i in range(len(terms.needs)) if i != hard]
-    need, chosen = terms.needs[hard], [0] * len(terms.kept)
-    improved = True
-    while improved and _total(need, chosen) < 1:
-        improved = False
-        for a, b in combinations(range(len(terms.kept)), 2):
-            better = _improve(terms, (need[a], need[b]), chosen, (a, b), others)
-            if better is not None:
-                chosen, improved = better, True
-    return [chosen]
+    hard = constraints[monotone.index(False)]
+    assert isinstance(hard.metric, Ratio)
+    limits = [constraint for constraint in constraints if constraint is not hard]
+    found = _best(problem, hard.metric, hard.sense == ">=", limits)
+    return [] if found is None else [found[0]]
 
 
 def _improve(
@@ -298,11 +294,12 @@ def _threshold(levels: FloatArray, j: int) -> float:
 
 
 def _climb(problem: Problem, thresholds: FloatArray) -> SearchResult:
-    """Improve one class at a time over all its candidates until no class improves."""
+    """From the best of some starts, improve one class at a time until no class improves."""
     counts = problem.counts
     assert isinstance(counts, CumulativeCounts)
     best = Incumbent()
-    best.consider(problem, thresholds[None])
+    random = np.random.default_rng(0).random((1000, counts.n_classes))
+    best.consider(problem, np.vstack([thresholds, np.zeros_like(thresholds), random])[:, None])
     before = -np.inf
     while best.thresholds is not None and best.goodness > before:
         before = best.goodness

@@ -5,10 +5,11 @@ metrics can be an objective. Whether more of it is better follows from the metri
 objects is good, high F1 of the *rejected* ones means that good answers were thrown away.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,6 +22,10 @@ Subset = Literal["kept", "rejected"]
 @dataclass(frozen=True, repr=False)
 class Metric(ABC):
     """A number computed from the kept and the rejected objects; NaN where it is undefined."""
+
+    def __post_init__(self) -> None:
+        if getattr(self, "of", "kept") not in get_args(Subset):
+            raise ValueError(f"of must be one of {get_args(Subset)}, not {getattr(self, 'of', None)!r}.")
 
     @property
     @abstractmethod
@@ -211,6 +216,18 @@ class Constraint:
     sense: Literal[">=", "<="]
     bound: float
 
+    def __post_init__(self) -> None:
+        bound = float(self.bound)
+        if not math.isfinite(bound) or (isinstance(self.metric, Ratio) and not 0 <= bound <= 1):
+            raise ValueError(f"{self.metric} lies between 0 and 1; it cannot be bounded by {self.bound!r}.")
+        object.__setattr__(self, "bound", bound)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"({self}) is a constraint, not a truth value. For two bounds on one metric pass two "
+            "constraints: [RejectionRate() >= 0.1, RejectionRate() <= 0.2]."
+        )
+
     def __str__(self) -> str:
         return f"{self.metric} {self.sense} {self.bound:g}"
 
@@ -249,9 +266,7 @@ def resolve_metric(metric: str | Metric) -> Metric:
     return METRICS[metric]
 
 
-def _choose(of: str, kept: Tally, rejected: Tally) -> Tally:
-    if of not in ("kept", "rejected"):
-        raise ValueError(f"of must be 'kept' or 'rejected', not {of!r}.")
+def _choose(of: Subset, kept: Tally, rejected: Tally) -> Tally:
     return kept if of == "kept" else rejected
 
 

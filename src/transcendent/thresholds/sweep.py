@@ -54,7 +54,7 @@ class PairLimits:
 def best_pair(
     gain_first: AnyArray, gain_second: AnyArray, limits: PairLimits, kept: tuple[AnyArray, AnyArray]
 ) -> Pair | None:
-    """Maximise the sum of gains; among equals keep the most objects. None if nothing is allowed."""
+    """Maximise the sum of gains, among equals (without ``worth``) keep most; None if nothing is allowed."""
     if limits.least is not None and limits.worth is not None:
         reached = prefix_maxima(gain_second, limits.worth, limits.last + 1, limits.least)
     else:

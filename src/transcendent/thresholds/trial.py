@@ -19,8 +19,14 @@ class GridSearch(ConstrainedSearch):
 
     Parameters
     ----------
-    objective, max_rejection, constraints, on
-        As for `RandomSearch`.
+    objective : str or Metric
+        What is optimised, in the direction the metric prefers.
+    max_rejection : float or None
+        Shorthand for the constraint ``RejectionRate() <= max_rejection``.
+    constraints : Constraint or sequence of them
+        Further bounds, for example ``Recall() >= 0.9``.
+    on : {"credibility", "confidence", "both"}
+        Which value gets thresholds; for both take few ``steps``.
     steps : int
         Thresholds per class.
     max_trials : int
@@ -53,8 +59,8 @@ class GridSearch(ConstrainedSearch):
         if self.steps < 2 or self.steps**dimensions > self.max_trials:
             raise ValueError(
                 f"{self.steps} steps for {dimensions} thresholds make {self.steps}^{dimensions} trials. "
-                f"A grid needs at least 2 steps and at most max_trials={self.max_trials}. Take fewer steps, "
-                "RandomSearch or ExactSearch."
+                f"A grid needs at least 2 steps and at most max_trials={self.max_trials}. "
+                "Take fewer steps, or RandomSearch."
             )
         grid = np.linspace(0, 1, self.steps)
         incumbent = Incumbent()
@@ -77,8 +83,11 @@ class RandomSearch(ConstrainedSearch):
         Further bounds, for example ``Recall() >= 0.9``.
     on : {"credibility", "confidence", "both"}
         Which value gets thresholds.
-    trials, patience : int
-        At most so many draws; stop after so many in a row without an improvement.
+    trials : int
+        At most so many draws.
+    patience : int or None
+        Stop after so many draws in a row without an improvement; with many thresholds to find (several
+        classes, or ``on="both"``) give it more.
     sample : {"unit", "observed"}
         Draw from [0, 1], or from the range of the values that occur in each class.
     random_state : int, RandomState or None
