@@ -125,17 +125,20 @@ def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[Floa
     return credibility, 1.0 - others.max(axis=1)
 
 
-def draw_uniforms(form: Form, shape: tuple[int, ...], random_state: Any) -> FloatArray | None:
-    """The tie-breaking draws of the smoothed form; None for the forms that need none."""
+def draw_uniforms(
+    form: Form, shape: tuple[int, ...], random_state: Any, *, new_objects: bool = False
+) -> FloatArray | None:
+    """The tie-breaking draws of the smoothed form; None for the forms that need none.
+
+    New objects do not share the draws of calibration objects under the same seed.
+    """
     if form != "smoothed":
         return None
-    draws: FloatArray = check_random_state(random_state).random_sample(shape)
+    generator = check_random_state(random_state)
+    if new_objects:
+        generator = check_random_state(generator.randint(np.iinfo(np.int32).max))
+    draws: FloatArray = generator.random_sample(shape)
     return draws
-
-
-def derived_seed(random_state: Any) -> int:
-    """A seed for new objects, so that they do not share the draws of the calibration objects."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def check_form(form: str) -> None:

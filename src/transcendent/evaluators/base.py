@@ -36,7 +36,7 @@ from transcendent.evaluators.calibration import (
 )
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores, see_through, transform
-from transcendent.pvalues import Form, check_form, credibility_and_confidence, derived_seed, draw_uniforms
+from transcendent.pvalues import Form, check_form, credibility_and_confidence, draw_uniforms
 from transcendent.thresholds import Search, SearchResult
 
 
@@ -251,7 +251,7 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         n, k = count_rows(X), len(self.classes_)
         if n == 0:
             raise ValueError("X has 0 samples; there is nothing to decide.")
-        uniforms = draw_uniforms(self.p_value, (n, k), derived_seed(self.random_state))
+        uniforms = draw_uniforms(self.p_value, (n, k), self.random_state, new_objects=True)
         labels = np.empty(n, dtype=self.classes_.dtype)
         votes = np.empty(n, dtype=np.intp if len(self.detectors_) > 1 else bool)
         credibility, confidence, p = np.empty(n), np.empty(n), np.empty((n, k))

@@ -17,7 +17,7 @@ from transcendent.evaluators.calibration import (
     resolve_search,
     warn_if_coarse,
 )
-from transcendent.pvalues import Form, derived_seed, draw_uniforms
+from transcendent.pvalues import Form, draw_uniforms
 
 
 class ScoreEvaluator(BaseEstimator):
@@ -102,7 +102,7 @@ class ScoreEvaluator(BaseEstimator):
         check_is_fitted(self, "result_")
         codes = encode_labels(labels, self.classes_, "labels")
         checked = self._check_scores(scores, len(codes))
-        uniforms = draw_uniforms(self.p_value, checked.shape, derived_seed(self.random_state))
+        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state, new_objects=True)
         judged = judge(self.calibration_, self.result_, codes, checked, uniforms)
         return Decisions(
             labels=self.classes_[codes],
@@ -117,7 +117,7 @@ class ScoreEvaluator(BaseEstimator):
         """(n, classes) p-values of (n, classes) scores."""
         check_is_fitted(self, "result_")
         checked = self._check_scores(scores, len(scores))
-        uniforms = draw_uniforms(self.p_value, checked.shape, derived_seed(self.random_state))
+        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state, new_objects=True)
         return self.calibration_.table.p_values(checked, self.p_value, uniforms)
 
     def rethreshold(self, search: Any) -> Self:

@@ -112,15 +112,14 @@ class _Terms:
         """Whether every constraint holds."""
         return all(_total(need, chosen) >= 1 for need in self.needs)
 
-    def limits(self, a: int, b: int, chosen: Sequence[int], which: Sequence[int]) -> PairLimits:
-        """What the ``which`` constraints leave to classes a and b, the other classes as chosen."""
-        needs = [(self.needs[i][a], self.needs[i][b]) for i in which]
-        spent = [
-            _total(self.needs[i], chosen) - int(x[chosen[a]]) - int(y[chosen[b]])
-            for i, (x, y) in zip(which, needs, strict=True)
+    def limits(self, a: int, b: int, chosen: Sequence[int]) -> PairLimits:
+        """What the constraints leave to classes a and b, the other classes as chosen."""
+        pairs = [(need[a], need[b]) for need in self.needs]
+        required = [
+            1 - _total(need, chosen) + int(need[a][chosen[a]]) + int(need[b][chosen[b]])
+            for need in self.needs
         ]
-        sizes = (len(self.kept[a]), len(self.kept[b]))
-        return PairLimits.of(needs, [self.monotone[i] for i in which], [1 - s for s in spent], sizes)
+        return PairLimits.of(pairs, self.monotone, required, (len(self.kept[a]), len(self.kept[b])))
 
 
 def _solve(problem: Problem, objective: Ratio) -> SearchResult:
@@ -156,7 +155,7 @@ def _best(
 
 def _best_of_two(terms: _Terms) -> tuple[list[int], Fraction] | None:
     """Dinkelbach with an exact inner maximum: what it ends with is optimal."""
-    limits = terms.limits(0, 1, [0, 0], range(len(terms.needs)))
+    limits = terms.limits(0, 1, [0, 0])
     ratio = _UNDEFINED
     chosen: list[int] | None = None
     while True:
@@ -195,8 +194,7 @@ def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fr
     while improved and float(ratio) < bound - 1e-12:
         improved = False
         for a, b in combinations(range(n_classes), 2):
-            gains = terms.gain(a, ratio), terms.gain(b, ratio)
-            better = _improve(terms, gains, chosen, (a, b), range(len(terms.needs)))
+            better = _improve(terms, ratio, chosen, a, b)
             if better is not None:
                 chosen, ratio, improved = better, terms.ratio(better), True
     return None if ratio == _UNDEFINED else (chosen, max(Fraction(bound), ratio))
@@ -213,17 +211,11 @@ def _start(problem: Problem, constraints: Sequence[Constraint], monotone: Sequen
     return [] if found is None else [found[0]]
 
 
-def _improve(
-    terms: _Terms,
-    gains: tuple[AnyArray, AnyArray],
-    chosen: list[int],
-    pair: tuple[int, int],
-    which: Sequence[int],
-) -> list[int] | None:
+def _improve(terms: _Terms, ratio: Fraction, chosen: list[int], a: int, b: int) -> list[int] | None:
     """The choice with the best candidates for two classes, or None if it has them already."""
-    a, b = pair
-    best = best_pair(*gains, terms.limits(a, b, chosen, which), (terms.kept[a], terms.kept[b]))
-    if best is None or best.gain <= gains[0][chosen[a]] + gains[1][chosen[b]]:
+    gain_a, gain_b = terms.gain(a, ratio), terms.gain(b, ratio)
+    best = best_pair(gain_a, gain_b, terms.limits(a, b, chosen), (terms.kept[a], terms.kept[b]))
+    if best is None or best.gain <= gain_a[chosen[a]] + gain_b[chosen[b]]:
         return None
     better = list(chosen)
     better[a], better[b] = best.first, best.second
