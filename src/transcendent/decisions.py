@@ -56,7 +56,7 @@ class Decisions:
     def __post_init__(self) -> None:
         for name, array in list(vars(self).items()):
             if array is not None:
-                view = array.view()
+                view = np.asarray(array).view()
                 view.flags.writeable = False
                 object.__setattr__(self, name, view)
 

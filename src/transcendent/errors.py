@@ -10,7 +10,10 @@ class CalibrationError(TranscendentError, ValueError):
 
 
 class InfeasibleError(TranscendentError, ValueError):
-    """No thresholds satisfy the constraints; the message names the one that fails and what is reachable."""
+    """No thresholds satisfy the constraints; the message names the one that fails and what is reachable.
+
+    Raised by ``fit`` it costs nothing but time for thought: ``rethreshold`` goes on with what was fitted.
+    """
 
 
 class MeasureError(TranscendentError, ValueError):

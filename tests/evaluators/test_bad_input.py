@@ -147,10 +147,11 @@ def test_numbers_of_folds_that_mean_nothing(cv):
 def test_times_that_mean_nothing():
     with pytest.raises(ValueError, match="one entry per row"):
         InductiveEvaluator(DETECTOR).fit(X, y, times=np.arange(10))
-    times = np.arange(300).astype("datetime64[D]")
-    times[7] = "NaT"
-    with pytest.raises(ValueError, match="missing values"):
-        InductiveEvaluator(DETECTOR).fit(X, y, times=times)
+    for unit in ("D", "ns"):
+        times = np.arange(300).astype(f"datetime64[{unit}]")
+        times[7] = "NaT"
+        with pytest.raises(ValueError, match="missing values"):
+            InductiveEvaluator(DETECTOR).fit(X, y, times=times)
 
 
 @pytest.mark.parametrize("missing", [None, float("nan"), pd.NaT])
@@ -169,18 +170,56 @@ def test_times_as_text_are_dates_or_refused():
         for times in (days.astype(str).tolist(), days)
     )
     assert by_text.scores.tolist() == by_date.scores.tolist()
-    with pytest.raises(ValueError, match="must be ISO dates"):
-        InductiveEvaluator(DETECTOR).fit(X, y, times=[f"{day}/1/2020" for day in range(300)])
+    zoned = [f"{day}T12:00:00+02:00" for day in days]
+    in_bytes = days.astype("S")
+    for times in (zoned, in_bytes, list(in_bytes)):
+        calibration = InductiveEvaluator(DETECTOR).fit(X, y, times=times).calibration_
+        assert calibration.scores.tolist() == by_date.scores.tolist()
+    american = [f"{day}/1/2020" for day in range(300)]
+    for times in (american, np.array(american, dtype="S")):
+        with pytest.raises(ValueError, match="must be ISO dates"):
+            InductiveEvaluator(DETECTOR).fit(X, y, times=times)
+    for missing in ("", "NaT"):
+        with pytest.raises(ValueError, match="missing values"):
+            InductiveEvaluator(DETECTOR).fit(X, y, times=[missing, *days[1:].astype(str)])
 
 
-def test_a_fit_that_fails_leaves_no_evaluator():
-    ice = InductiveEvaluator(DETECTOR, random_state=0).fit(X, y)
-    ice.search = ExactSearch("f1", max_rejection=0.01, constraints=F1() >= 1.0)
-    with pytest.raises(InfeasibleError):
-        ice.fit(X, np.where(y == 1, "mal", "good"))
-    for broken in (lambda: ice.decide(X), lambda: ice.thresholds_, lambda: ice.rethreshold("auto")):
+@every_evaluator
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before(evaluator):
+    fitted = clone(evaluator).fit(X, y)
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.fit(with_entry(np.nan, np.asarray), np.where(y[:60] == 1, "mal", "good"))
+    for broken in (lambda: fitted.decide(X), lambda: fitted.thresholds_, lambda: fitted.rethreshold("auto")):
         with pytest.raises(NotFittedError):
             broken()
+
+
+@every_evaluator
+def test_thresholds_that_cannot_be_had_do_not_cost_the_fit(evaluator):
+    greedy = ExactSearch("f1", max_rejection=0.01, constraints=F1() >= 1.0)
+    fitted = clone(evaluator).set_params(search=greedy)
+    with pytest.raises(InfeasibleError):
+        fitted.fit(X, np.where(y == 1, "mal", "good"))
+    with pytest.raises(NotFittedError):
+        fitted.decide(X)
+    plain = clone(evaluator).fit(X, np.where(y == 1, "mal", "good"))
+    assert fitted.rethreshold("auto").decide(X).accepted.tolist() == plain.decide(X).accepted.tolist()
+
+
+def test_times_are_refused_where_all_rows_calibrate():
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    with pytest.raises(ValueError, match="pass the recent rows alone"):
+        InductiveEvaluator(frozen).fit(X, y, times=np.arange(300))
+
+
+class Forgetful(LogisticRegression):
+    def predict(self, X):
+        return super().predict(X)[:-1]
+
+
+def test_a_detector_that_loses_rows_is_named():
+    with pytest.raises(ValueError, match="Forgetful predicts 101 labels for 102 rows"):
+        InductiveEvaluator(Forgetful(), random_state=0).fit(X, y)
 
 
 def test_rethresholding_takes_what_fitting_takes():
@@ -249,27 +288,32 @@ class TestScores:
             ScoreEvaluator().fit(self.scores, y, y).decide(scores, y)
 
     def test_labels(self):
-        with pytest.raises(ValueError, match="at least two classes"):
+        with pytest.raises(ValueError, match="at least two distinct classes"):
             ScoreEvaluator().fit(self.scores, np.zeros(300), np.zeros(300))
+        with pytest.raises(ValueError, match="at least two distinct classes"):
+            ScoreEvaluator().fit(self.scores, y, y, classes=[0, 0])
+        with pytest.raises(ValueError, match="1d array"):
+            ScoreEvaluator().fit(self.scores, y, None)
         with pytest.raises(ValueError, match="labels has labels outside"):
             ScoreEvaluator().fit(self.scores, y, y + 1)
         with pytest.raises(CalibrationError, match="no calibration object has the label 2"):
             ScoreEvaluator().fit(np.zeros((300, 3)), y, y, classes=[0, 1, 2])
         with pytest.raises(ValueError, match="labels has labels outside"):
             ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y + 1)
-        with pytest.raises(ValueError, match="one-dimensional"):
-            ScoreEvaluator().fit(self.scores, y, y[:, None])
         with pytest.raises(ValueError, match="differ in length: 300, 300, 299"):
             ScoreEvaluator().fit(self.scores, y, y[:-1])
 
     def test_scores_with_the_wrong_sign_are_noticed(self):
         suspicion = np.where(y == 1, 1.0, -1.0)
-        with pytest.warns(CalibrationWarning, match="from probabilities pass -p"):
-            ScoreEvaluator().fit(np.column_stack([-suspicion, suspicion]), y, y)
+        for shift in (0, 50):  # columns have no common scale
+            with pytest.warns(CalibrationWarning, match="from probabilities pass -p"):
+                ScoreEvaluator().fit(np.column_stack([-suspicion + shift, suspicion]), y, y)
+            ScoreEvaluator().fit(np.column_stack([suspicion + shift, -suspicion]), y, y)
 
     def test_a_fit_that_fails_leaves_no_evaluator(self):
         vendor = ScoreEvaluator().fit(self.scores, y, y)
         with pytest.raises(ValueError, match="scores must be"):
             vendor.fit(np.zeros((300, 5)), y, y)
-        with pytest.raises(NotFittedError):
-            vendor.decide(self.scores, y)
+        for broken in (lambda: vendor.decide(self.scores, y), lambda: vendor.rethreshold("auto")):
+            with pytest.raises(NotFittedError):
+                broken()

@@ -199,6 +199,13 @@ class Half(KFold):
         yield np.arange(45, 90), np.arange(45)
 
 
+def test_predictions_are_the_callers_to_change():
+    X, y = data(100)
+    ice = InductiveEvaluator(LogisticRegression(), random_state=0).fit(X, y)
+    for answer in (ice.predict(X), ice.predict_p(X)):
+        answer[:] = 0
+
+
 def test_frozen_detectors_are_only_calibrated():
     X, y = data(300)
     detector = LogisticRegression().fit(X[:100], y[:100])

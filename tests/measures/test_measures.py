@@ -10,10 +10,11 @@ from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from transcendent import InductiveEvaluator
 from transcendent.errors import MeasureError
 from transcendent.measures import (
     CallableMeasure,
@@ -154,6 +155,19 @@ def test_steps_that_learn_nothing_are_seen_through(three):
     transformers, classifier = see_through(pipeline)
     assert transform(transformers, X).tolist() == (2 * X).tolist()
     assert isinstance(classifier, LinearSVC)
+
+
+class Contrary(Pipeline):
+    def predict(self, X):
+        return 1 - super().predict(X)
+
+
+def test_a_pipeline_with_a_predict_of_its_own_is_not_seen_through():
+    X, y = make_classification(300, random_state=0)
+    pipeline = Contrary([("scale", StandardScaler()), ("svm", LinearSVC())]).fit(X, y)
+    assert see_through(pipeline) == ([], pipeline)
+    ice = InductiveEvaluator(FrozenEstimator(pipeline)).fit(X, y)
+    assert ice.predict(X).tolist() == pipeline.predict(X).tolist()
 
 
 class Doubled(TransformerMixin, BaseEstimator):

@@ -66,6 +66,10 @@ class Detector(NamedTuple):
         codes = self.measure.implied_labels(classifier, scores)
         if codes is None:
             codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
+        if len(codes) != len(scores):
+            raise ValueError(
+                f"{type(classifier).__name__} predicts {len(codes)} labels for {len(scores)} rows."
+            )
         order = np.argsort(classes)
         if np.array_equal(order, np.arange(len(classes))):
             return codes, scores
@@ -137,21 +141,23 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     def predict(self, X: Any) -> AnyArray:
         """The detector's labels, accepted or not."""
-        return self._decide(X).labels
+        return self._decide(X).labels.copy()
 
     def predict_p(self, X: Any) -> FloatArray:
         """(n, classes) p-values; of a cross-conformal evaluator, the mean over its folds."""
-        return self._decide(X).p_values
+        return self._decide(X).p_values.copy()
 
     def decide(self, X: Any) -> Decisions:
         """Label every object and say which labels to accept."""
         return self._decide(X)
 
     def rethreshold(self, search: Any) -> Self:
-        """Search new thresholds on the stored calibration objects; nothing is refitted."""
-        check_is_fitted(self, "detectors_")
-        chosen = resolve_search(search, len(self.classes_))
-        self._set_thresholds([(d.detector, d.calibration) for d in self.detectors_], chosen)
+        """Search new thresholds on the stored calibration objects; nothing is refitted.
+
+        Also after a ``fit`` that ended in an `InfeasibleError`: what it fitted is kept.
+        """
+        check_is_fitted(self, "_calibrated")
+        self._set_thresholds(self._calibrated, resolve_search(search, len(self.classes_)))
         return self
 
     def recalibrate(self, X: Any, y: Any) -> Self:
@@ -182,7 +188,8 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """What to fit on which rows, checked, and the labels as positions in ``classes_``."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        self.__dict__.pop("detectors_", None)  # a fit that fails leaves nothing half old, half new
+        for name in ("detectors_", "_calibrated"):
+            self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
         check_form(self.p_value)
         check_calibration_label(self.calibration_label)
         validate_data(self, X, reset=True, skip_check_array=True)
@@ -240,6 +247,7 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
+        self._calibrated = calibrated
         self.detectors_ = [
             CalibratedDetector(detector, calibration, calibration.search(search))
             for detector, calibration in calibrated

@@ -77,6 +77,7 @@ class CrossConformalEvaluator(FoldedEvaluator):
     @property
     def thresholds_(self) -> FloatArray:
         """(folds, classes) credibility thresholds."""
+        check_is_fitted(self, "detectors_")
         return np.array([d.result.credibility_thresholds for d in self.detectors_])
 
     def decide(self, X: Any, *, quorum: int | None = None) -> Decisions:

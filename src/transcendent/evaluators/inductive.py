@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from transcendent.arrays import take_rows
 from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, needs_rows
 from transcendent.evaluators.calibration import CalibrationLabel
-from transcendent.evaluators.splits import chronological_split, stratified_split
+from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
 from transcendent.measures.auto import resolve_measure
 from transcendent.pvalues import Form
 
@@ -114,8 +114,14 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
             Passed to the detector's ``fit`` through metadata routing.
         """
         training, codes = self._start_fit(X, y, params)
+        check_share(self.calibration_size)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not needs_rows(resolve_measure(self.measure, self.estimator)):
+            if times is not None:
+                raise ValueError(
+                    "times choose the rows that calibrate, but with a frozen detector all of them do: "
+                    "pass the recent rows alone."
+                )
             train, calibration = np.arange(0), np.arange(len(codes))
         elif times is not None:
             train, calibration = chronological_split(codes, self.classes_, self.calibration_size, times)

@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import FloatArray, abbreviate, as_finite, encode_labels
@@ -70,17 +71,19 @@ class ScoreEvaluator(BaseEstimator):
         classes : array or None
             The label of each column of ``scores``; by default the sorted labels of ``y``.
         """
-        self.__dict__.pop("result_", None)  # a fit that fails leaves nothing half old, half new
+        for name in ("calibration_", "result_"):
+            self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
+        y, labels = column_or_1d(y), column_or_1d(labels)
         if not len(scores) == len(y) == len(labels):
             raise ValueError(
                 f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
             )
-        self.classes_ = np.unique(np.asarray(y)) if classes is None else np.asarray(classes)
-        if len(self.classes_) < 2:
-            raise ValueError(f"at least two classes are needed, but y has {abbreviate(self.classes_)}.")
+        self.classes_ = np.unique(y) if classes is None else column_or_1d(classes)
+        if len(np.unique(self.classes_)) != len(self.classes_) or len(self.classes_) < 2:
+            raise ValueError(f"at least two distinct classes are needed, not {abbreviate(self.classes_)}.")
         self.calibration_ = Calibration(
             classes=self.classes_,
-            scores=self._check_scores(scores, len(np.asarray(y))),
+            scores=self._check_scores(scores, len(y)),
             actual=encode_labels(y, self.classes_, "y"),
             predicted=encode_labels(labels, self.classes_, "labels"),
             form=self.p_value,
@@ -123,16 +126,21 @@ class ScoreEvaluator(BaseEstimator):
     def rethreshold(self, search: Any) -> Self:
         """Search new thresholds on the stored calibration objects."""
         check_is_fitted(self, "calibration_")
-        self.result_ = self.calibration_.search(resolve_search(search, len(self.classes_)))
+        self.search_ = resolve_search(search, len(self.classes_))
+        self.result_ = self.calibration_.search(self.search_)
         return self
 
     def _warn_if_reversed(self) -> None:
-        scores, predicted = self.calibration_.scores, self.calibration_.predicted
-        own = scores[np.arange(len(scores)), predicted]
-        if np.mean(own >= scores.max(axis=1)) > 0.5:
+        """Columns have no common scale: each is asked whether its own members look the stranger ones."""
+        scores, actual = self.calibration_.scores, self.calibration_.actual
+        reversed_columns = [
+            np.median(scores[actual == c, c]) > np.median(scores[actual != c, c])
+            for c in range(len(self.classes_))
+        ]
+        if np.mean(reversed_columns) > 0.5:
             warnings.warn(
-                "most objects look strangest for the very class they are predicted as. Scores are higher = "
-                "stranger: from probabilities pass -p.",
+                "objects look stranger for their own class than others do. Scores are higher = stranger: "
+                "from probabilities pass -p.",
                 CalibrationWarning,
                 stacklevel=3,
             )

@@ -1,5 +1,6 @@
 """Which rows train and which calibrate; every class in every part, or an error that names the one missing."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,7 +15,6 @@ Split = tuple[IntArray, IntArray]
 
 def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator: Any) -> Split:
     """Training and calibration rows; a random ``share`` of every class, at least one row, calibrates."""
-    _check_share(share)
     _check_members(codes, classes, 2, "to train and calibrate")
     calibrates = np.zeros(len(codes), dtype=bool)
     for c in range(len(classes)):
@@ -26,7 +26,6 @@ def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator
 
 def chronological_split(codes: IntArray, classes: AnyArray, share: float, times: Any) -> Split:
     """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
-    _check_share(share)
     when = _as_times(times, len(codes))
     order = np.argsort(when, kind="stable")
     cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
@@ -81,16 +80,22 @@ def _as_times(times: Any, n: int) -> AnyArray:
     when = np.asarray(times)
     if when.shape != (n,):
         raise ValueError(f"times must have one entry per row: {(n,)}, got {when.shape}.")
-    if when.dtype.kind == "O" and any(t is None or t != t for t in when):
+    if when.dtype.kind not in "iufmM" and any(isinstance(t, str | bytes) for t in when.tolist()):
+        when = _parse_dates(when.tolist())
+    missing = np.isnan(when) if when.dtype.kind in "fmM" else [t is None or t != t for t in when]
+    if np.any(missing):
         raise ValueError("times contains missing values; every row needs its time.")
-    if when.dtype.kind in "fmM" and np.isnan(when).any():
-        raise ValueError("times contains missing values (NaN or NaT); every row needs its time.")
-    if isinstance(when[0], str):
-        try:
-            return when.astype("datetime64")
-        except ValueError as error:
-            raise ValueError(f"times given as text must be ISO dates such as 2024-09-01: {error}.") from None
     return when
+
+
+def _parse_dates(texts: list[Any]) -> AnyArray:
+    decoded = [t.decode() if isinstance(t, bytes) else t for t in texts]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # NumPy's, that it converts time zones to UTC
+            return np.array(decoded, dtype="datetime64")
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"times given as text must be ISO dates such as 2024-09-01: {error}.") from None
 
 
 def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:
@@ -103,6 +108,7 @@ def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str)
         )
 
 
-def _check_share(share: Any) -> None:
+def check_share(share: Any) -> None:
+    """Refuse what is no proper part of the rows."""
     if not isinstance(share, float | np.floating) or not 0 < share < 1:
         raise ValueError(f"calibration_size is a share between 0 and 1 (exclusive), not {share!r}.")

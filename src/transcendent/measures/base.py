@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from inspect import getattr_static
 from typing import Any, Self
 
 import numpy as np
@@ -54,11 +55,16 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
         return see_through(estimator.estimator)
     if hasattr(estimator, "best_estimator_"):
         return see_through(estimator.best_estimator_)
-    if isinstance(estimator, Pipeline):
+    if isinstance(estimator, Pipeline) and _predicts_as_pipelines_do(estimator):
         steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
         inner, classifier = see_through(estimator.steps[-1][1])
         return steps + inner, classifier
     return [], estimator
+
+
+def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
+    """Not so for subclasses with a ``predict`` of their own, such as pipelines that resample."""
+    return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")
 
 
 def transform(transformers: list[Any], X: Any) -> Any:
