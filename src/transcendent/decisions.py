@@ -10,6 +10,8 @@ import numpy as np
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import MissingExtraError
 
+_MOST_SHOWN = 12
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Decisions:
@@ -148,13 +150,15 @@ class Decisions:
         ]
 
     def _note(self) -> list[str]:
-        hidden = len(self.classes) - len(self._shown())
-        return [f"… and {hidden} more classes"] if hidden else []
+        hidden = len(self.classes) - _MOST_SHOWN
+        return [f"… and {hidden} more classes"] if hidden > 0 else []
 
-    def _shown(self, most: int = 12) -> list[tuple[Any, int, int, int]]:
+    def _shown(self) -> list[tuple[Any, int, int, int]]:
         """All classes, or with many of them those with the most rejected objects."""
         rows = self.summary()
-        return rows if len(rows) <= most else sorted(rows, key=lambda row: -row[3])[:most]
+        if len(rows) <= _MOST_SHOWN:
+            return rows
+        return sorted(rows, key=lambda row: -row[3])[:_MOST_SHOWN]
 
 
 @runtime_checkable

@@ -117,6 +117,8 @@ def test_an_object_without_credibility_counts_as_kept(search, problem):
     credibility = np.append(credibility, np.nan)
     found = search.find(np.append(y, "ham"), np.append(labels, "ham"), credibility)
     assert np.isfinite(found.credibility_thresholds).all()
+    if hasattr(search, "max_rejection"):
+        assert found.rejection_rate <= 0.15
     if kind(search) == "QuartileSearch":
         assert (
             found.credibility_thresholds.tolist()

@@ -300,6 +300,8 @@ class TestScores:
             ScoreEvaluator().fit(np.zeros((300, 3)), y, y, classes=[0, 1, 2])
         with pytest.raises(ValueError, match="labels has labels outside"):
             ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y + 1)
+        with pytest.raises(ValueError, match="one-dimensional"):
+            ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y[:, None])
         with pytest.raises(ValueError, match="differ in length: 300, 300, 299"):
             ScoreEvaluator().fit(self.scores, y, y[:-1])
 

@@ -60,6 +60,17 @@ def test_observed_range_is_where_the_values_are(problem):
         RandomSearch(sample="sobol").find(y, labels, credibility)
 
 
+def test_observed_range_passes_over_objects_without_a_value(problem):
+    y, labels, credibility = problem
+    search = RandomSearch(sample="observed", random_state=0)
+    lonely = np.append(credibility, np.nan)
+    found = search.find(np.append(y, 0), np.append(labels, 0), lonely)
+    assert np.isfinite(found.credibility_thresholds).all()
+    assert found.credibility_thresholds[0] > 0
+    nobody = search.find(y, labels, np.where(labels == 0, np.nan, credibility))
+    assert np.isfinite(nobody.credibility_thresholds).all()
+
+
 def test_a_grid_that_would_never_end_is_refused(problem):
     with pytest.raises(ValueError, match=r"101\^2 trials"):
         GridSearch(max_trials=10_000).find(*problem)

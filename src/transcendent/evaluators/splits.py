@@ -82,8 +82,11 @@ def _as_times(times: Any, n: int) -> AnyArray:
         raise ValueError(f"times must have one entry per row: {(n,)}, got {when.shape}.")
     if when.dtype.kind not in "iufmM" and any(isinstance(t, str | bytes) for t in when.tolist()):
         when = _parse_dates(when.tolist())
-    missing = np.isnan(when) if when.dtype.kind in "fmM" else [t is None or t != t for t in when]
-    if np.any(missing):
+    if when.dtype.kind in "fmM":
+        missing = bool(np.isnan(when).any())
+    else:
+        missing = when.dtype.kind == "O" and any(t is None or t != t for t in when)
+    if missing:
         raise ValueError("times contains missing values; every row needs its time.")
     return when
 

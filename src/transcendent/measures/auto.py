@@ -77,6 +77,6 @@ def resolve_measure(measure: Any, estimator: Any) -> Measure:
     if callable(measure) and not isinstance(measure, type):
         return CallableMeasure(measure)
     raise MeasureError(
-        f"measure must be 'auto', a measure such as transcendent.measures.Margin(), or a function, "
+        "measure must be 'auto', a measure such as transcendent.measures.Margin(), or a function, "
         f"not {measure!r}."
     )

@@ -203,7 +203,7 @@ class ConstrainedSearch(Search):
             if not 0 <= self.max_rejection <= 1:
                 raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
             given = (RejectionRate() <= float(self.max_rejection), *given)
-        counts = count(predicted, actual, np.where(np.isnan(values), 1.0, values), len(classes))
+        counts = count(predicted, actual, values, len(classes))
         return Problem(counts, classes, self.on, resolve_metric(self.objective), given)
 
 
@@ -249,9 +249,7 @@ def infeasible(problem: Problem, reached: Iterable[float], how: str) -> Infeasib
             )
         before.append(str(constraint))
     given = f" that satisfy {' and '.join(before)}" if before else ""
-    return InfeasibleError(
-        f"the objective {problem.objective} is undefined (0/0) for all thresholds{given} (best {how}: none)."
-    )
+    return InfeasibleError(f"the objective {problem.objective} is undefined (0/0) for all thresholds{given}.")
 
 
 def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:

@@ -106,7 +106,11 @@ class JointCounts:
 
 
 def count(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> Counts:
-    """The counts for objects with one or two values each: ``values`` is (n, 1) or (n, 2)."""
+    """The counts for objects with one or two values each: ``values`` is (n, 1) or (n, 2).
+
+    An object whose value is NaN is kept by any threshold.
+    """
+    values = np.where(np.isnan(values), 1.0, values)
     if values.shape[1] == 1:
         return CumulativeCounts(predicted, actual, values[:, 0], n_classes)
     return JointCounts(predicted, actual, values, n_classes)

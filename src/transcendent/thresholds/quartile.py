@@ -59,7 +59,7 @@ class QuartileSearch(Search):
             members = members[~np.isnan(members).any(axis=1)]
             if len(members):
                 thresholds[:, c] = self._statistic(members)
-        counts = count(predicted, actual, np.where(np.isnan(values), 1.0, values), len(classes))
+        counts = count(predicted, actual, values, len(classes))
         return promise(counts, classes, self.on, thresholds, None)
 
     def _statistic(self, members: FloatArray) -> AnyArray:

@@ -144,5 +144,5 @@ class RandomSearch(ConstrainedSearch):
             raise ValueError(f"sample must be 'unit' or 'observed', not {self.sample!r}.")
         for c in np.unique(predicted):
             members = values[predicted == c]
-            low[:, c], high[:, c] = members.min(axis=0), members.max(axis=0)
-        return low, high
+            low[:, c], high[:, c] = np.fmin.reduce(members), np.fmax.reduce(members)  # these pass over NaN
+        return np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)
