@@ -12,7 +12,13 @@ import pytest
 import transcendent
 
 ROOT = Path(__file__).parents[1]
-PUBLIC = ["transcendent", "transcendent.measures", "transcendent.thresholds", "transcendent.evaluators"]
+PUBLIC = [
+    "transcendent",
+    "transcendent.measures",
+    "transcendent.leave_one_out",
+    "transcendent.thresholds",
+    "transcendent.evaluators",
+]
 
 
 @pytest.mark.parametrize("module", PUBLIC)

@@ -57,6 +57,32 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
     return _safe_indexing(X, rows)
 
 
+def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
+    """Which group of equal rows each row of a float64 array or CSR matrix is in, and the first of each."""
+    noise = np.random.default_rng(0).integers(1 << 63, size=X.shape[1], dtype=np.uint64)
+    if sp.issparse(X):
+        X = sp.csr_array(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        sums = np.cumsum(_digest(X.data) * noise[X.indices])
+        keys = np.diff(np.concatenate([np.zeros(1, np.uint64), sums])[X.indptr])
+    else:
+        X = np.ascontiguousarray(X)
+        keys = _digest(X) @ noise
+    _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+    same = X[first[groups]]
+    equal = not (same != X).nnz if sp.issparse(X) else np.array_equal(same, X)
+    if not equal:  # different rows have one key: take none for equal
+        return np.arange(X.shape[0]), np.arange(X.shape[0])
+    return groups, first
+
+
+def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:
+    """Bits with the exponent also at the low end: those of round numbers are all at the high end."""
+    bits = values.view(np.uint64)
+    return bits ^ (bits >> np.uint64(52))
+
+
 def count_rows(X: Any) -> int:
     """Rows of anything `take_rows` takes."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)

@@ -20,6 +20,10 @@ class MeasureError(TranscendentError, ValueError):
     """A measure does not fit the detector, or gave scores that cannot be used."""
 
 
+class NoShortcutError(TranscendentError):
+    """Leaving rows out of this detector takes refits; the message is the reason."""
+
+
 class MissingExtraError(TranscendentError, ImportError):
     """An optional dependency is needed; the message has the line that installs it."""
 

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
@@ -44,7 +44,7 @@ def same_calibration(a, b):
 def test_approximate_tce_with_as_many_folds_as_rows_is_tce(n_classes, measure):
     X, y = data(60, n_classes)
     new = data(50, n_classes, seed=1)[0]
-    tce = TransductiveEvaluator(LogisticRegression(), cv="loo", measure=measure).fit(X, y)
+    tce = TransductiveEvaluator(LogisticRegression(), cv=LeaveOneOut(), measure=measure).fit(X, y)
     approximate = TransductiveEvaluator(LogisticRegression(), cv=60, measure=measure).fit(X, y)
     same_calibration(tce.calibration_, approximate.calibration_)
     assert tce.thresholds_.tolist() == approximate.thresholds_.tolist()

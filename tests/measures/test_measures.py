@@ -215,5 +215,6 @@ def test_measures_that_do_not_fit_say_so(three):
 )
 def test_unusable_scores_of_a_function_are_refused(three, function, message):
     X, y = three
+    measure = CallableMeasure(function)
     with pytest.raises(MeasureError, match=message):
-        checked_scores(CallableMeasure(function), LinearSVC().fit(X, y), X, 3)
+        checked_scores(measure, measure.scores(LinearSVC().fit(X, y), X), (len(X), 3))

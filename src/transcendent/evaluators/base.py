@@ -62,7 +62,8 @@ class Detector(NamedTuple):
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
         classes = np.asarray(classifier.classes_)
-        scores = checked_scores(self.measure, classifier, rows, len(classes))
+        shape = (count_rows(rows), len(classes))
+        scores = checked_scores(self.measure, self.measure.scores(classifier, rows), shape)
         codes = self.measure.implied_labels(classifier, scores)
         if codes is None:
             codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
@@ -70,10 +71,7 @@ class Detector(NamedTuple):
             raise ValueError(
                 f"{type(classifier).__name__} predicts {len(codes)} labels for {len(scores)} rows."
             )
-        order = np.argsort(classes)
-        if np.array_equal(order, np.arange(len(classes))):
-            return codes, scores
-        return np.argsort(order)[codes], scores[:, order]
+        return in_sorted_order(classes, codes, scores)
 
 
 @dataclass(frozen=True)
@@ -353,6 +351,14 @@ class SingleDetectorMixin:
     def thresholds_(self) -> FloatArray:
         """Credibility threshold of each class."""
         return self.result_.credibility_thresholds
+
+
+def in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Positions in ``classes`` and columns in their order, turned into those of the sorted classes."""
+    order = np.argsort(classes)
+    if np.array_equal(order, np.arange(len(classes))):
+        return codes, scores
+    return np.argsort(order)[codes], scores[:, order]
 
 
 def needs_rows(measure: Measure) -> bool:

@@ -1,36 +1,58 @@
 """The transductive conformal evaluator (TCE), exact and approximate."""
 
+import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from transcendent import parallel
-from transcendent.arrays import FloatArray, IntArray, take_rows
-from transcendent.errors import CalibrationError
-from transcendent.evaluators.base import FoldedEvaluator, SingleDetectorMixin, Training
+from transcendent.arrays import FloatArray, IntArray, encode_labels, take_rows
+from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
+from transcendent.evaluators.base import (
+    Detector,
+    FoldedEvaluator,
+    SingleDetectorMixin,
+    Training,
+    in_sorted_order,
+)
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
+from transcendent.leave_one_out.registry import Function, find_shortcut
+from transcendent.measures.base import checked_scores, see_through, transform
+
+Answer = tuple[IntArray, FloatArray]
 
 
 class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
     """Every row trains and every row calibrates: each is scored by a model that did not see it.
 
-    ``cv="loo"`` refits the detector once per row (TCE). A number of folds leaves rows out in batches
-    (approx-TCE); with as many folds as rows it is the same. New objects are judged by one detector fitted
-    on everything, against the pooled left-out scores.
+    ``cv="loo"`` leaves out one row at a time (TCE). Where the detector has a shortcut, this follows from
+    one fit; elsewhere the detector is refitted once per row. A number of folds leaves rows out in batches
+    (approx-TCE). New objects are judged by one detector fitted on everything, against the pooled left-out
+    scores.
 
-    Parameters other than ``cv`` and ``n_jobs``, and all attributes, are those of `InductiveEvaluator`.
+    Parameters other than ``cv`` and ``n_jobs``, and the attributes not listed, are those of
+    `InductiveEvaluator`.
 
     Parameters
     ----------
     cv : "loo", int or splitter
         Leave-one-out, a number of stratified folds, or a scikit-learn splitter whose test parts cover each
-        row once.
+        row once. ``sklearn.model_selection.LeaveOneOut()`` is leave-one-out without shortcuts.
     n_jobs : int or None
         How many refits run at once, in processes, and how many chunks of rows are decided at once, in
         threads.
+
+    Attributes
+    ----------
+    leave_one_out_ : {"exact", "approximate", "refit"}
+        How rows were left out, with ``cv="loo"``.
+    leave_one_out_reason_ : str
+        Why they were refitted; empty if they were not.
 
     Examples
     --------
@@ -39,15 +61,52 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
     >>> from transcendent import TransductiveEvaluator
     >>> X, y = make_classification(200, flip_y=0.1, random_state=0)
     >>> tce = TransductiveEvaluator(GaussianNB(), cv="loo").fit(X, y)
-    >>> len(tce.calibration_.scores), tce.measure_
-    (200, Density())
+    >>> len(tce.calibration_.scores), tce.measure_, tce.leave_one_out_
+    (200, Density(), 'exact')
     """
 
+    leave_one_out_: str
+    leave_one_out_reason_: str
+
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Score every row left out, then fit on everything; ``params`` go to the detector, routed."""
+        """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
+        for name in ("leave_one_out_", "leave_one_out_reason_"):
+            self.__dict__.pop(name, None)
         training, codes = self._start_fit(X, y, params)
         check_every_row_is_left_out(codes, self.classes_)
         splits, total = folds(self.cv, codes, self.classes_, check_random_state(self.random_state))
+        started = time.perf_counter()
+        detector = training.fit(np.arange(len(codes)))
+        seconds = time.perf_counter() - started
+        answer = self._shortcut(training, detector) if isinstance(self.cv, str) else None
+        if answer is None:
+            if isinstance(self.cv, str) and self.verbose:
+                self._forecast(seconds, total)
+            answer = self._refit(training, splits, total)
+        return self._finish_fit([(detector, self._calibration(*answer, training.y))])
+
+    def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
+        """Left-out labels and scores without refits, or None and the reason as an attribute."""
+        try:
+            shortcut = find_shortcut(detector.estimator, training.params)
+            answer = _answer_left_out(shortcut.function, training, detector)
+        except NoShortcutError as reason:
+            self.leave_one_out_, self.leave_one_out_reason_ = "refit", str(reason)
+            return None
+        self.leave_one_out_, self.leave_one_out_reason_ = shortcut.kind, ""
+        return answer
+
+    def _forecast(self, seconds: float, total: int) -> None:
+        """Say how long the refits will take, if long."""
+        forecast = seconds * total / effective_n_jobs(self.n_jobs)
+        if forecast > 10:
+            sys.stderr.write(
+                f"no leave-one-out shortcut: {self.leave_one_out_reason_}. Refitting {total} times, about "
+                f"{_duration(forecast)}; cv=10 would take {_duration(forecast * 10 / total)}.\n"
+            )
+
+    def _refit(self, training: Training, splits: Iterable[Split], total: int) -> Answer:
+        """Left-out labels and scores, from one fit per split."""
         # Many small refits go out in batches: one task each would cost more than the fits.
         size = 25 if total > 100 else 1
         parts = parallel.run(
@@ -59,11 +118,25 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
             verbose=self.verbose,
         )
         rows, predicted, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        if not np.array_equal(np.sort(rows), np.arange(len(codes))):
+        if not np.array_equal(np.sort(rows), np.arange(len(training.y))):
             raise CalibrationError("the test parts of cv must cover every row exactly once.")
         order = np.argsort(rows)
-        calibration = self._calibration(predicted[order], scores[order], training.y)
-        return self._finish_fit([(training.fit(np.arange(len(codes))), calibration)])
+        return predicted[order], scores[order]
+
+
+def _answer_left_out(function: Function, training: Training, detector: Detector) -> Answer:
+    transformers, classifier = see_through(detector.estimator)
+    rows = transform(transformers, training.X)
+    answers, measure = function(classifier, rows, training.y), detector.measure
+    shape = (len(training.y), len(training.classes))
+    try:
+        scores = checked_scores(measure, measure.left_out_scores(answers, rows, training.y), shape)
+    except MeasureError:
+        raise NoShortcutError(
+            f"that for {type(classifier).__name__} does not give what {type(measure).__name__} asks for"
+        ) from None
+    codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
+    return in_sorted_order(answers.classes_, codes, scores)
 
 
 def _score_left_out(training: Training, splits: list[Split]) -> tuple[IntArray, IntArray, FloatArray]:
@@ -81,3 +154,10 @@ def _batches(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
     iterator = iter(splits)
     while batch := list(islice(iterator, size)):
         yield batch
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
-from transcendent.arrays import FloatArray, IntArray, count_rows
-from transcendent.errors import MeasureError
+from transcendent.arrays import FloatArray, IntArray
+from transcendent.errors import MeasureError, NoShortcutError
 
 
 class Measure(BaseEstimator, ABC):
@@ -32,6 +32,14 @@ class Measure(BaseEstimator, ABC):
     @abstractmethod
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """(n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Scores of the rows it was fitted on, each as if detector and measure had been fitted without it.
+
+        ``answers`` stands in for the detector and gives its left-out answers about the rows. A measure
+        that cannot tell, as by default, leaves them to refitting.
+        """
+        raise NoShortcutError(f"{type(self).__name__} has no left_out_scores")
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:  # noqa: ARG002
         """The detector's answers as positions in its classes, where its scores settle them; else None."""
@@ -74,15 +82,12 @@ def transform(transformers: list[Any], X: Any) -> Any:
     return X
 
 
-def checked_scores(measure: Measure, estimator: Any, X: Any, n_classes: int) -> FloatArray:
+def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
     """The measure's scores, refused by its name unless (objects, classes) and free of NaN."""
     name = type(measure).__name__
-    scores = np.asarray(measure.scores(estimator, X), dtype=np.float64)
-    expected = (count_rows(X), n_classes)
-    if scores.shape != expected:
-        raise MeasureError(
-            f"{name} gave scores of shape {scores.shape}, not (objects, classes) = {expected}."
-        )
-    if np.isnan(scores).any() or np.isneginf(scores).any():
+    checked = np.asarray(scores, dtype=np.float64)
+    if checked.shape != shape:
+        raise MeasureError(f"{name} gave scores of shape {checked.shape}, not (objects, classes) = {shape}.")
+    if np.isnan(checked).any() or np.isneginf(checked).any():
         raise MeasureError(f"the scores of {name} contain NaN or -infinity; +infinity is the strangest.")
-    return scores
+    return checked

@@ -36,6 +36,10 @@ class Density(Measure):
             f"{type(estimator).__name__} has no class densities; Density knows naive Bayes and QDA."
         )
 
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Negated left-out densities."""
+        return self.scores(answers, X)
+
 
 def _quadratic(qda: Any, X: Any) -> FloatArray:
     rows = np.asarray(X, dtype=np.float64)

@@ -1,13 +1,15 @@
 """How far an object is from the training objects of each class."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import paired_cosine_distances
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
-from transcendent.arrays import FloatArray, encode_labels, take_rows
+from transcendent.arrays import FloatArray, chunks, encode_labels, take_rows
 from transcendent.measures.base import Measure
 
 Metric = Literal["euclidean", "cosine"]
@@ -51,6 +53,30 @@ class CentroidDistance(Measure):
         distances: FloatArray = pairwise_distances(X, self.centroids_, metric=self.metric)
         return distances
 
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
+        """Distances to the centroids; to that of its own class, to the mean of the other members."""
+        codes = encode_labels(y, answers.classes_, "y")
+        distances, size = self.scores(answers, X), np.bincount(codes)[codes]
+        rows = np.arange(len(codes))
+        if self.metric == "cosine":
+            # A direction does not change with its length: n times the centroid, less the row.
+            distances[rows, codes] = np.concatenate(
+                [
+                    paired_cosine_distances(part, size[cut, None] * self.centroids_[codes[cut]] - part)
+                    for cut, part in _dense_chunks(X)
+                ]
+            )
+        else:
+            distances[rows, codes] *= size / (size - 1)
+        return distances
+
+
+def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
+    """The rows as float64 arrays of some megabytes."""
+    rows: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+    for cut in chunks(rows.shape[0], max(1, (1 << 20) // rows.shape[1])):
+        yield cut, np.asarray(rows[cut].toarray() if sp.issparse(X) else rows[cut], dtype=np.float64)
+
 
 class _Neighbours(Measure):
     needs_rows = True
@@ -80,6 +106,11 @@ class NeighbourShare(_Neighbours):
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Shares in [0, 1]."""
         share: FloatArray = 1.0 - self.neighbours_.predict_proba(X)
+        return share
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Shares among the nearest other training objects."""
+        share: FloatArray = 1.0 - self.neighbours_.predict_proba(None)
         return share
 
 
@@ -113,10 +144,29 @@ class NeighbourRatio(_Neighbours):
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Relative distances in [0, 1]."""
-        d = np.column_stack([index.kneighbors(X)[0].mean(axis=1) for index in self.neighbours_])
-        rows, nearest = np.arange(len(d)), np.argmin(d, axis=1)
-        other = np.repeat(d[rows, nearest][:, None], d.shape[1], axis=1)
-        other[rows, nearest] = np.partition(d, 1, axis=1)[:, 1]
-        total = d + other
-        ratio: FloatArray = np.divide(d, total, out=np.full_like(d, 0.5), where=total > 0)
-        return ratio
+        return _relative(np.column_stack([_mean_distance(index, X) for index in self.neighbours_]))
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
+        """Relative distances, with the row itself not among the members of its class."""
+        codes = encode_labels(y, answers.classes_, "y")
+        d = np.column_stack([_mean_distance(index, X) for index in self.neighbours_])
+        for c, index in enumerate(self.neighbours_):
+            d[codes == c, c] = _mean_distance(index, None)
+        return _relative(d)
+
+
+def _mean_distance(index: Any, X: Any) -> FloatArray:
+    """To the nearest indexed objects: of ``X``, or of each indexed object to the others."""
+    k = index.n_neighbors if X is not None else min(index.n_neighbors, index.n_samples_fit_ - 1)
+    mean: FloatArray = index.kneighbors(X, n_neighbors=k)[0].mean(axis=1)
+    return mean
+
+
+def _relative(d: FloatArray) -> FloatArray:
+    """Each distance against itself and the smallest of the other classes."""
+    rows, nearest = np.arange(len(d)), np.argmin(d, axis=1)
+    other = np.repeat(d[rows, nearest][:, None], d.shape[1], axis=1)
+    other[rows, nearest] = np.partition(d, 1, axis=1)[:, 1]
+    total = d + other
+    ratio: FloatArray = np.divide(d, total, out=np.full_like(d, 0.5), where=total > 0)
+    return ratio

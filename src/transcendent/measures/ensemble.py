@@ -7,7 +7,7 @@ from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomFore
 from sklearn.utils import _safe_indexing, check_array
 
 from transcendent.arrays import FloatArray
-from transcendent.errors import MeasureError
+from transcendent.errors import MeasureError, NoShortcutError
 from transcendent.measures.base import Measure
 
 POLLED = (RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier)
@@ -35,6 +35,13 @@ class TreeDisagreement(Measure):
             )
         poll = _bagging_votes if isinstance(estimator, BaggingClassifier) else _forest_votes
         return 1.0 - poll(estimator, X) / len(estimator.estimators_)
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Shares of dissenting votes among the members that were not fitted on the row."""
+        if not hasattr(answers, "vote_shares"):
+            raise NoShortcutError("there are no left-out votes")
+        dissent: FloatArray = 1.0 - answers.vote_shares(X)
+        return dissent
 
 
 def _forest_votes(forest: Any, X: Any) -> FloatArray:

@@ -43,6 +43,10 @@ class Margin(Measure):
             )
         return -decision
 
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Negated left-out decision values."""
+        return self.scores(answers, X)
+
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
         """A linear classifier predicts the class with the highest decision value: no need to ask it twice."""
         if getattr(type(estimator), "predict", None) is not LinearSVC.predict:

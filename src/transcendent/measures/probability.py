@@ -25,6 +25,10 @@ class Probability(Measure):
         """Negated class probabilities."""
         return -_probabilities(estimator, X)
 
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Negated left-out probabilities."""
+        return self.scores(answers, X)
+
 
 class ProbabilityMargin(Measure):
     """Probability of the strongest other class minus that of the class in question."""
@@ -37,6 +41,10 @@ class ProbabilityMargin(Measure):
         strongest_other = np.repeat(p[rows, first][:, None], p.shape[1], axis=1)
         strongest_other[rows, first] = second
         return strongest_other - p
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Differences of left-out probabilities."""
+        return self.scores(answers, X)
 
 
 def _probabilities(estimator: Any, X: Any) -> FloatArray:

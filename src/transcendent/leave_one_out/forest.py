@@ -1,0 +1,72 @@
+"""Ensembles of members fitted on samples: each row is judged by those whose sample it is not in."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
+from sklearn.utils import _safe_indexing, check_array
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, take_rows
+from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.registry import LeftOut, register
+
+FEWEST_MEMBERS = 5
+"""That must judge a row."""
+
+
+@register(RandomForestClassifier, ExtraTreesClassifier, kind="approximate")
+def forest(trees: Any, X: Any, y: AnyArray) -> LeftOut:
+    """Let the trees judge that did not see the row."""
+    if isinstance(trees.class_weight, str):
+        raise NoShortcutError(f"class_weight={trees.class_weight!r} follows the labels of the rows")
+    unseen = _unseen(trees, len(y))
+    rows = check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")
+    votes, chances = np.zeros((2, len(y), len(trees.classes_)))
+    for tree, judged in zip(trees.estimators_, unseen, strict=True):
+        # Trees answer faster about all rows than some can be copied.
+        shares = tree.predict_proba(rows, check_input=False)[judged]
+        votes[judged, np.argmax(shares, axis=1)] += 1
+        chances[judged] += shares
+    return _answers(trees, votes, chances, unseen)
+
+
+@register(BaggingClassifier, kind="approximate")
+def bagging(ensemble: Any, X: Any, y: AnyArray) -> LeftOut:
+    """Let the members judge that did not see the row."""
+    unseen = _unseen(ensemble, len(y))
+    rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
+    votes, chances = np.zeros((2, len(y), len(ensemble.classes_)))
+    members = zip(ensemble.estimators_, ensemble.estimators_features_, unseen, strict=True)
+    for member, features, outside in members:
+        judged = np.flatnonzero(outside)
+        part = _safe_indexing(take_rows(rows, judged), features, axis=1)
+        labels = np.asarray(member.predict(part), dtype=np.intp)
+        votes[judged, labels] += 1
+        if hasattr(member, "predict_proba"):
+            known = np.asarray(member.classes_, dtype=np.intp)
+            chances[np.ix_(judged, known)] += member.predict_proba(part)
+        else:
+            chances[judged, labels] += 1
+    return _answers(ensemble, votes, chances, unseen)
+
+
+def _unseen(ensemble: Any, n_rows: int) -> BoolArray:
+    """(members, rows) which rows are not in the sample of a member."""
+    unseen = np.ones((len(ensemble.estimators_), n_rows), dtype=bool)
+    for row, sample in zip(unseen, ensemble.estimators_samples_, strict=True):
+        row[sample] = False
+    if not unseen.any():
+        raise NoShortcutError(f"every member saw every row (bootstrap={ensemble.bootstrap})")
+    judges = unseen.sum(axis=0)
+    fewest = np.argmin(judges)
+    if judges[fewest] < FEWEST_MEMBERS:
+        raise NoShortcutError(
+            f"too few members: n_estimators={len(unseen)} leaves row {fewest} in the sample of all but "
+            f"{judges[fewest]}"
+        )
+    return unseen
+
+
+def _answers(ensemble: Any, votes: FloatArray, chances: FloatArray, unseen: BoolArray) -> LeftOut:
+    judges = unseen.sum(axis=0)[:, None]
+    return LeftOut(ensemble.classes_, predict_proba=chances / judges, vote_shares=votes / judges)

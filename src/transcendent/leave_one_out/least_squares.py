@@ -1,0 +1,154 @@
+"""Ridge regression on the labels: a residual left out is the residual over one minus the leverage."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import LinAlgError, blas, cho_solve, cholesky, lapack, solve_triangular
+from sklearn.linear_model import RidgeClassifier
+from sklearn.utils import check_array
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.classes import block_slices, dense_blocks
+from transcendent.leave_one_out.registry import LeftOut, register
+
+LARGEST_ORDER = 15_000
+"""Of the matrix that is factored: the number of rows or of columns, whichever is smaller."""
+
+_LARGEST_CONDITION = 1e10
+_LARGEST_LEVERAGE = 1 - 1e-7
+_ROUNDING = 1e-13
+
+
+@register(RidgeClassifier, kind="exact")
+def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
+    """Divide the residuals of the converged solution by one minus the leverages."""
+    if classifier.class_weight:
+        raise NoShortcutError("class_weight is not supported")
+    if classifier.positive:
+        raise NoShortcutError("positive=True is not supported")
+    if np.size(classifier.alpha) != 1 or not np.all(classifier.alpha):
+        raise NoShortcutError("an alpha of 0, or one per class, is not supported")
+    rows = check_array(X, accept_sparse="csr", dtype=np.float64)
+    if min(rows.shape) > LARGEST_ORDER:
+        raise NoShortcutError(f"both rows and columns are more than {LARGEST_ORDER}")
+    targets = _targets(encode_labels(y, classifier.classes_, "y"), len(classifier.classes_))
+    # An intercept without penalty is the same as centring.
+    level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
+    above_level = _primal if rows.shape[1] < rows.shape[0] else _dual
+    alpha = np.asarray(classifier.alpha, dtype=np.float64).item()
+    decision = level + above_level(rows, targets - level, alpha, classifier.fit_intercept)
+    return LeftOut(classifier.classes_, decision_function=decision[:, 0] if len(level) == 1 else decision)
+
+
+def _targets(codes: IntArray, n_classes: int) -> FloatArray:
+    """±1, a column per class, or one for two classes."""
+    positive = np.array([1]) if n_classes == 2 else np.arange(n_classes)
+    return np.where(codes[:, None] == positive, 1.0, -1.0)
+
+
+def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> FloatArray:
+    """Left-out fits, by a matrix of the order of the columns: (fit - leverage target) / (1 - leverage)."""
+    n, n_columns = rows.shape
+    centre = np.ravel(rows.mean(axis=0)) if centred else np.zeros(n_columns)
+    gram = np.zeros((n_columns, n_columns))
+    for _, part in dense_blocks(rows):
+        _add_products(gram, (part - centre).T)
+    gram[np.diag_indices(n_columns)] += alpha
+    factored = _Factored(gram)
+    weights = factored.solve(rows.T @ targets)
+    left_out = np.empty_like(targets)
+    for cut, part in dense_blocks(rows):
+        deviations = part - centre
+        leverages = (factored.squared_norms(deviations) + centred / n)[:, None]
+        if leverages.max() > _LARGEST_LEVERAGE:
+            raise NoShortcutError("a row is fitted by a coefficient of its own")
+        own = leverages * targets[cut]
+        rest = deviations @ weights - own
+        # Of a row that has nothing in common with others nothing is left: rounding must not choose its label.
+        rest[np.abs(rest) <= _ROUNDING * np.abs(own)] = 0
+        left_out[cut] = rest / (1 - leverages)
+    return left_out
+
+
+def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> FloatArray:
+    """Left-out fits, by a matrix of the order of the rows.
+
+    With B the inverse of kernel + alpha, residuals are alpha B t, and one minus the leverages alpha diag(B),
+    less 1/n for an intercept. Hence the left-out fit of a row is minus the sum of the other rows' B t, over
+    its diagonal entry of B.
+    """
+    n = len(targets)
+    kernel, share = _kernel(rows, centred), 0.0
+    if centred:
+        # The vector 1 has eigenvalue 0, and no part in targets and fits: give it a usual one, and take its
+        # share of B away again.
+        eigenvalue = np.trace(kernel) / n
+        kernel += eigenvalue / n
+        share = 1 / (n * (eigenvalue + alpha))
+    kernel[np.diag_indices(n)] += alpha
+    inverse = _Factored(kernel).inverse()
+    diagonal = np.diag(inverse).copy()
+    inverse[np.diag_indices(n)] = share
+    left_out: FloatArray = -blas.dsymm(1.0, inverse, targets, lower=1) / (diagonal - share)[:, None]
+    return left_out
+
+
+def _kernel(rows: Any, centred: bool) -> FloatArray:
+    """Inner products of the rows."""
+    n, n_columns = rows.shape
+    kernel = np.zeros((n, n))
+    if not sp.issparse(rows):
+        centre = rows.mean(axis=0) if centred else np.zeros(n_columns)
+        for columns in block_slices(n_columns, n):
+            _add_products(kernel, rows[:, columns] - centre[columns])
+        return kernel
+    columns = rows.T.tocsr()
+    for cut in block_slices(n, n):
+        kernel[cut] = (take_rows(rows, cut) @ columns).toarray()
+    if centred:
+        means = kernel.mean(axis=0)
+        kernel -= means
+        kernel -= (means - means.mean())[:, None]
+    return kernel
+
+
+def _add_products(products: FloatArray, vectors: FloatArray) -> None:
+    """Add the inner products of the vectors, in blocks."""
+    for cut in block_slices(*products.shape):
+        products[cut] += vectors[cut] @ vectors.T
+
+
+class _Factored:
+    """A positive definite matrix, overwritten by the Cholesky factor of itself scaled to unit diagonal."""
+
+    def __init__(self, matrix: FloatArray) -> None:
+        self.scale = np.sqrt(np.diag(matrix))
+        matrix /= self.scale
+        matrix /= self.scale[:, None]
+        norm = lapack.dlange("1", matrix.T)
+        try:
+            self.factor = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            raise NoShortcutError("the problem is nearly singular") from None
+        if lapack.dpocon(self.factor, norm, uplo="L")[0] * _LARGEST_CONDITION < 1:
+            raise NoShortcutError("the problem is nearly singular")
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """The inverse times columns."""
+        solved: FloatArray = cho_solve((self.factor, True), right / self.scale[:, None])
+        return solved / self.scale[:, None]
+
+    def squared_norms(self, rows: FloatArray) -> FloatArray:
+        """Of rows, in the metric of the inverse."""
+        whitened = solve_triangular(self.factor, (rows / self.scale).T, lower=True, check_finite=False)
+        norms: FloatArray = (whitened**2).sum(axis=0)
+        return norms
+
+    def inverse(self) -> FloatArray:
+        """The lower triangle of the inverse; overwrites the factor."""
+        inverse: FloatArray = lapack.dpotri(self.factor, lower=1, overwrite_c=1)[0]
+        inverse /= self.scale
+        inverse /= self.scale[:, None]
+        return inverse

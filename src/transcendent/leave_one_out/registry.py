@@ -1,0 +1,124 @@
+"""Which detectors can say what they would answer had a training row been left out, and where they cannot."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, count_rows
+from transcendent.errors import NoShortcutError
+from transcendent.measures.base import see_through
+
+Kind = Literal["exact", "approximate"]
+
+
+class LeftOut:
+    """A detector's answers about its training rows, each given as if that row had not been fitted on.
+
+    It stands in for the detector when a measure scores those rows.
+
+    Parameters
+    ----------
+    classes : array
+        The labels, as in ``classes_`` of the detector.
+    predict : array of shape (n,), optional
+        The left-out labels; by default those of the highest of the first of ``answers``.
+    **answers : arrays
+        What a method of the detector would return, under the name of the method: ``decision_function``,
+        ``predict_proba`` and so on, one row per training row.
+
+    Examples
+    --------
+    >>> from transcendent.leave_one_out import LeftOut
+    >>> answers = LeftOut(["ham", "spam"], decision_function=[-1.5, 0.2])
+    >>> answers.predict(["first row", "second row"])
+    array(['ham', 'spam'], dtype='<U4')
+    """
+
+    def __init__(self, classes: Any, predict: Any = None, **answers: Any) -> None:
+        self.classes_: AnyArray = np.asarray(classes)
+        self._answers = {name: np.asarray(values) for name, values in answers.items()}
+        if predict is None:
+            predict = self.classes_[_highest(next(iter(self._answers.values())))]
+        self._answers["predict"] = np.asarray(predict)
+
+    def __getattr__(self, name: str) -> Callable[[Any], AnyArray]:
+        if name.startswith("_") or name not in self._answers:
+            raise AttributeError(f"no left-out answers of {name!r} are known")
+
+        def answer(X: Any) -> AnyArray:
+            values: AnyArray = self._answers[name]
+            if count_rows(X) != len(values):
+                raise ValueError(f"{len(values)} rows were left out, but {count_rows(X)} are asked about.")
+            return values
+
+        return answer
+
+
+Function = Callable[[Any, Any, AnyArray], LeftOut]
+
+
+@dataclass(frozen=True)
+class Shortcut:
+    """How a type of detector is left out of, and whether that is what refitting would give."""
+
+    kind: Kind
+    function: Function
+
+
+SHORTCUTS: dict[type, Shortcut] = {}
+
+
+def register(*estimators: type, kind: Kind) -> Callable[[Function], Function]:
+    """Register a function that leaves rows out of fitted detectors of exactly these types.
+
+    The function is called with the detector fitted on all rows, the rows and their labels. It returns
+    `LeftOut` answers, or raises `NoShortcutError` with the reason where it does not hold: then the rows
+    are refitted. A pipeline is looked through if its steps learn nothing from the rows. The last function
+    registered for a type counts; subclasses are other types.
+
+    Parameters
+    ----------
+    *estimators : type
+        Classes of detectors.
+    kind : {"exact", "approximate"}
+        Whether the answers are those of refitting (to convergence), or an estimate of them.
+    """
+    if kind not in ("exact", "approximate"):
+        raise ValueError(f"kind must be 'exact' or 'approximate', not {kind!r}.")
+
+    def enter(function: Function) -> Function:
+        for estimator in estimators:
+            SHORTCUTS[estimator] = Shortcut(kind, function)
+        return function
+
+    return enter
+
+
+def find_shortcut(model: Any, params: dict[str, Any]) -> Shortcut:
+    """The shortcut for a fitted detector, a pipeline included; NoShortcutError says why there is none."""
+    if isinstance(model, FrozenEstimator):
+        return Shortcut("exact", lambda frozen, X, y: frozen)  # noqa: ARG005
+    if params:
+        raise NoShortcutError(f"{', '.join(sorted(params))} passed to fit is not supported")
+    while isinstance(model, Pipeline):
+        for name, step in model.steps[:-1]:
+            if step not in (None, "passthrough") and get_tags(step).requires_fit:
+                raise NoShortcutError(f"step {name!r} of the pipeline is fitted on the rows")
+        if see_through(model)[1] is model:
+            break
+        model = model.steps[-1][1]
+    if type(model) not in SHORTCUTS:
+        raise NoShortcutError(f"none is registered for {type(model).__name__}")
+    return SHORTCUTS[type(model)]
+
+
+def _highest(values: FloatArray) -> IntArray:
+    if values.ndim == 1:
+        return (values > 0).astype(np.intp)
+    codes: IntArray = np.argmax(values, axis=1)
+    return codes
