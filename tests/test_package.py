@@ -18,6 +18,11 @@ PUBLIC = [
     "transcendent.leave_one_out",
     "transcendent.thresholds",
     "transcendent.evaluators",
+    "transcendent.baselines",
+    "transcendent.metrics",
+    "transcendent.temporal",
+    "transcendent.datasets",
+    "transcendent.plots",
 ]
 
 

@@ -4,6 +4,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, TransductiveEvaluator
+from transcendent.baselines import CPReject, ProbabilityThresholds
 
 # The checks fit on a few dozen rows, where coarse p-values are the truth and not the subject.
 pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
@@ -16,6 +17,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.Calibration
         CrossConformalEvaluator(LogisticRegression(), cv=2),
         TransductiveEvaluator(LogisticRegression(), cv=3),
         TransductiveEvaluator(LogisticRegression(), cv="loo"),
+        ProbabilityThresholds(LogisticRegression()),
+        ProbabilityThresholds(LinearSVC(), judge=LogisticRegression()),
+        CPReject(LogisticRegression(), max_errors=5),
     ]
 )
 def test_is_a_scikit_learn_classifier(estimator, check):

@@ -47,6 +47,13 @@ def abbreviate(classes: AnyArray) -> str:
     return f"[{shown}{', …' if len(classes) > 10 else ''}]"
 
 
+def divide(numerator: AnyArray, denominator: AnyArray) -> FloatArray:
+    """The ratio, NaN where it is 0/0."""
+    n, d = np.broadcast_arrays(np.asarray(numerator, dtype=np.float64), denominator)
+    quotient: FloatArray = np.divide(n, d, out=np.full(n.shape, np.nan), where=d > 0)
+    return quotient
+
+
 def take_rows(X: Any, rows: IntArray | slice) -> Any:
     """Rows of an array, a sparse matrix, a pandas or polars frame, or a list; slices of CSR copy nothing."""
     if sp.issparse(X) and X.format == "csr" and isinstance(rows, slice):
@@ -71,7 +78,7 @@ def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
         keys = _digest(X) @ noise
     _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
     same = X[first[groups]]
-    equal = not (same != X).nnz if sp.issparse(X) else np.array_equal(same, X)
+    equal = not (same != X).nnz if sp.issparse(X) else np.array_equal(same, X, equal_nan=True)
     if not equal:  # different rows have one key: take none for equal
         return np.arange(X.shape[0]), np.arange(X.shape[0])
     return groups, first

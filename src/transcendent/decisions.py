@@ -2,13 +2,12 @@
 
 import html
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
-from transcendent.errors import MissingExtraError
+from transcendent.extras import extra
 
 _MOST_SHOWN = 12
 
@@ -112,15 +111,15 @@ class Decisions:
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row per object."""
-        return _extra("pandas").DataFrame(self.to_dict())
+        return extra("pandas", "frames").DataFrame(self.to_dict())
 
     def to_polars(self) -> Any:
         """A polars DataFrame, one row per object."""
-        return _extra("polars").DataFrame(self.to_dict())
+        return extra("polars", "frames").DataFrame(self.to_dict())
 
     def to_arrow(self) -> Any:
         """A pyarrow Table, one row per object."""
-        return _extra("pyarrow").table(self.to_dict())
+        return extra("pyarrow", "frames").table(self.to_dict())
 
     def __repr__(self) -> str:
         rows = [("predicted", "objects", "accepted", "rejected", ""), *self._cells()]
@@ -163,7 +162,11 @@ class Decisions:
 
 @runtime_checkable
 class Rejector(Protocol):
-    """A classifier that can also say which of its answers to trust."""
+    """A classifier that can also say which of its answers to trust.
+
+    Two attributes are optional: ``evolves = True`` if it changes while it decides, and ``ranked_by =
+    "confidence"`` if that, not credibility, orders its objects from most to least trusted.
+    """
 
     def predict(self, X: Any) -> AnyArray:
         """The detector's labels."""
@@ -182,12 +185,3 @@ def _html_row(tag: str, cells: tuple[str, ...]) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "–"
-
-
-def _extra(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MissingExtraError(
-            f'this needs {name}, which is not installed: pip install "transcendent[frames]"'
-        ) from None

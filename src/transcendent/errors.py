@@ -30,3 +30,11 @@ class MissingExtraError(TranscendentError, ImportError):
 
 class CalibrationWarning(UserWarning):
     """Calibration works, but with less evidence than a reader of the numbers would assume."""
+
+
+class TemporalBiasError(TranscendentError, ValueError):
+    """The split would give results that cannot be had in deployment; the message names the bias."""
+
+
+class TemporalBiasWarning(UserWarning):
+    """Results over time will look better, or rest on less, than a reader would assume."""

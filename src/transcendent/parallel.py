@@ -28,8 +28,8 @@ def run(
     ``shared_memory`` and run in threads. With ``verbose`` and a person watching, a line on standard error
     tells how far it is.
     """
-    progress = _Progress(label, total) if verbose and _someone_watches() else None
-    streams = progress is not None and getattr(get_active_backend()[0], "supports_return_generator", False)
+    progress = Progress(label, total, verbose=verbose)
+    streams = progress.watched and getattr(get_active_backend()[0], "supports_return_generator", False)
     pool = Parallel(
         n_jobs=n_jobs,
         require="sharedmem" if shared_memory else None,
@@ -38,24 +38,24 @@ def run(
     results = []
     for result in pool(delayed(function)(*task) for task in tasks):
         results.append(result)
-        if progress:
-            progress.show(len(results))
-    if progress:
-        progress.close()
+        progress.show(len(results))
+    progress.close()
     return results
 
 
-class _Progress:
-    """One line on standard error, silent for the first two seconds."""
+class Progress:
+    """One line on standard error, silent for the first two seconds and when nobody watches."""
 
-    def __init__(self, label: str, total: int) -> None:
+    def __init__(self, label: str, total: int, *, verbose: bool) -> None:
         self.label, self.total = label, total
+        self.watched = verbose and _someone_watches()
         self.started = self.shown = time.monotonic()
         self.visible = False
 
     def show(self, done: int) -> None:
+        """Say how many are done, at most five times a second."""
         now = time.monotonic()
-        if now - self.started < 2 or (now - self.shown < 0.2 and done < self.total):
+        if not self.watched or now - self.started < 2 or (now - self.shown < 0.2 and done < self.total):
             return
         self.shown, self.visible = now, True
         left = (now - self.started) / done * (self.total - done)
@@ -63,6 +63,7 @@ class _Progress:
         sys.stderr.flush()
 
     def close(self) -> None:
+        """End the line, if there is one."""
         if self.visible:
             sys.stderr.write(f"\r{self.label}: done in {time.monotonic() - self.started:.0f} s{' ' * 20}\n")
 

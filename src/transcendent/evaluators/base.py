@@ -122,10 +122,21 @@ class CalibratedDetector:
         return judge(self.calibration, self.result, *self.detector.answer(X), uniforms)
 
 
-class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base of the evaluators: a list of calibrated detectors, one or one per fold."""
+class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """A rejector around one ``estimator``, which takes the rows and classes that one does."""
 
     estimator: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.classifier_tags = inner.classifier_tags
+        return tags
+
+
+class ConformalEvaluator(DetectorWrapper):
+    """Base of the evaluators: a list of calibrated detectors, one or one per fold."""
+
     measure: Any
     search: Any
     p_value: Form
@@ -176,31 +187,13 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
-    def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags = inner.classifier_tags
-        return tags
-
     def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Training, IntArray]:
         """What to fit on which rows, checked, and the labels as positions in ``classes_``."""
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         for name in ("detectors_", "_calibrated"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
         check_form(self.p_value)
         check_calibration_label(self.calibration_label)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        X, y = indexable(X, column_or_1d(y, warn=True))
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs objects of at least two classes, but y has "
-                f"{'one class: ' + abbreviate(self.classes_) if len(self.classes_) else '0 samples'}."
-            )
+        X, y, codes = checked_training(self, X, y)
         resolve_search(self.search, len(self.classes_))
         routed = self._routed(params)
         return Training(self.estimator, self.measure, X, y, self.classes_, routed), codes
@@ -208,12 +201,7 @@ class ConformalEvaluator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _check_rows(self, X: Any) -> Any:
         """New rows, refused if their number or names of columns differ from those of ``fit``."""
         check_is_fitted(self, "detectors_")
-        if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
-            )
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return X
+        return checked_rows(self, X)
 
     def _routed(self, params: dict[str, Any]) -> dict[str, Any]:
         """The metadata for the detector's ``fit``."""
@@ -351,6 +339,35 @@ class SingleDetectorMixin:
     def thresholds_(self) -> FloatArray:
         """Credibility threshold of each class."""
         return self.result_.credibility_thresholds
+
+
+def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntArray]:
+    """Rows and labels fit to train on, and positions in ``classes_``, which this sets."""
+    kind = type(rejector).__name__
+    if y is None:
+        raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
+    validate_data(rejector, X, reset=True, skip_check_array=True)
+    X, y = indexable(X, column_or_1d(y, warn=True))
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    check_classification_targets(y)
+    rejector.classes_, codes = np.unique(y, return_inverse=True)
+    if len(rejector.classes_) < 2:
+        raise ValueError(
+            f"{kind} needs objects of at least two classes, but y has "
+            f"{'one class: ' + abbreviate(rejector.classes_) if len(rejector.classes_) else '0 samples'}."
+        )
+    return X, y, codes
+
+
+def checked_rows(rejector: Any, X: Any) -> Any:
+    """New rows, refused if their number or names of columns differ from those of ``fit``."""
+    if getattr(X, "ndim", 2) == 1 and hasattr(rejector, "n_features_in_"):
+        raise ValueError(
+            "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
+        )
+    validate_data(rejector, X, reset=False, skip_check_array=True)
+    return X
 
 
 def in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> tuple[IntArray, FloatArray]:

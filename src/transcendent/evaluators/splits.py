@@ -26,7 +26,7 @@ def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator
 
 def chronological_split(codes: IntArray, classes: AnyArray, share: float, times: Any) -> Split:
     """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
-    when = _as_times(times, len(codes))
+    when = as_times(times, len(codes))
     order = np.argsort(when, kind="stable")
     cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
     train, calibration = np.sort(order[:cut]), np.sort(order[cut:])
@@ -75,7 +75,7 @@ def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
     _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
 
 
-def _as_times(times: Any, n: int) -> AnyArray:
+def as_times(times: Any, n: int) -> AnyArray:
     """Something that sorts by time, or an error: a silent mistake here trains on the future."""
     when = np.asarray(times)
     if when.shape != (n,):

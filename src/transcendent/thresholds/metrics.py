@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, divide
 from transcendent.thresholds.counts import Tally
 
 Subset = Literal["kept", "rejected"]
@@ -58,7 +58,7 @@ class Ratio(Metric):
 
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
         """Numerator over denominator, NaN where that is 0/0."""
-        return _divide(*self.parts(kept, rejected, classes))
+        return divide(*self.parts(kept, rejected, classes))
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,9 +203,9 @@ class MacroF1(Metric):
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:  # noqa: ARG002
         """The mean over the classes that occur."""
         tally = _choose(self.of, kept, rejected)
-        f1 = _divide(2 * tally.correct, tally.actual + tally.predicted)
+        f1 = divide(2 * tally.correct, tally.actual + tally.predicted)
         occurs = ~np.isnan(f1)
-        return _divide(np.where(occurs, f1, 0.0).sum(axis=-1), occurs.sum(axis=-1))
+        return divide(np.where(occurs, f1, 0.0).sum(axis=-1), occurs.sum(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,3 @@ def resolve_metric(metric: str | Metric) -> Metric:
 
 def _choose(of: Subset, kept: Tally, rejected: Tally) -> Tally:
     return kept if of == "kept" else rejected
-
-
-def _divide(numerator: AnyArray, denominator: AnyArray) -> FloatArray:
-    n, d = np.asarray(numerator, dtype=np.float64), np.asarray(denominator)
-    quotient: FloatArray = np.divide(n, d, out=np.full(n.shape, np.nan), where=d > 0)
-    return quotient

@@ -1,0 +1,131 @@
+"""CP-Reject: a conformal classifier that keeps as many answers as a number of expected errors allows."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.decisions import Decisions
+from transcendent.evaluators.base import DetectorWrapper
+from transcendent.evaluators.inductive import InductiveEvaluator
+from transcendent.thresholds.exact import ExactSearch
+
+
+class CPReject(DetectorWrapper):
+    """Keeps the most confident answers of a batch while at most k of them are expected to be wrong.
+
+    After Linusson et al. (2018). Unlike an evaluator it answers itself, with the class of the largest
+    p-value, and it judges a batch as a whole, afterwards. The confidence of an object is one minus its second
+    largest p-value; if the n objects of the batch are exchangeable with the calibration objects, at most n ·
+    (1 − c) of those whose confidence is at least c are expected to be wrong.
+
+    Parameters
+    ----------
+    estimator : classifier
+        What the p-values come from, fitted and calibrated as by `InductiveEvaluator`.
+    max_errors : float or None
+        k: keep the largest set expected to hold no more errors. None sets k for each batch so that
+        ``rejection_rate`` is rejected.
+    rejection_rate : float
+        Share of every batch to reject where ``max_errors`` is None. Objects as confident as the last one kept
+        are kept too.
+    measure, calibration_size, random_state
+        As for `InductiveEvaluator`.
+
+    Attributes
+    ----------
+    evaluator_ : InductiveEvaluator
+        Gives the p-values, ``(count + 1) / (n + 1)``.
+    classes_ : array
+        The labels there are.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from transcendent.baselines import CPReject
+    >>> X, y = make_classification(3000, flip_y=0.1, random_state=0)
+    >>> cp = CPReject(LogisticRegression(), max_errors=40, random_state=0).fit(X[:1500], y[:1500])
+    >>> decisions = cp.decide(X[1500:])
+    >>> wrong = decisions.labels != y[1500:]
+    >>> int(decisions.accepted.sum()), int(wrong[decisions.accepted].sum())
+    (524, 30)
+    """
+
+    ranked_by = "confidence"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        max_errors: float | None = None,
+        rejection_rate: float = 0.15,
+        measure: Any = "auto",
+        calibration_size: float = 0.34,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.max_errors = max_errors
+        self.rejection_rate = rejection_rate
+        self.measure = measure
+        self.calibration_size = calibration_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
+        """Fit the detector and collect calibration scores; ``times`` make the most recent rows calibrate."""
+        if self.max_errors is not None and not self.max_errors >= 0:
+            raise ValueError(f"max_errors is a number of errors or None, not {self.max_errors!r}.")
+        if not 0 <= self.rejection_rate <= 1:
+            raise ValueError(f"rejection_rate is a share between 0 and 1, not {self.rejection_rate!r}.")
+        keep_all = ExactSearch("rejection_rate", max_rejection=None)
+        evaluator = InductiveEvaluator(
+            self.estimator,
+            measure=self.measure,
+            search=keep_all,
+            calibration_size=self.calibration_size,
+            p_value="plus_one",
+            random_state=self.random_state,
+        )
+        self.evaluator_ = evaluator.fit(X, y, times=times)
+        self.classes_ = evaluator.classes_
+        if hasattr(evaluator, "n_features_in_"):
+            self.n_features_in_ = evaluator.n_features_in_
+        return self
+
+    def predict(self, X: Any) -> AnyArray:
+        """The class of each object's largest p-value."""
+        check_is_fitted(self, "evaluator_")
+        return self.classes_[_largest(self.evaluator_.decide(X))]
+
+    def decide(self, X: Any) -> Decisions:
+        """Label every object of the batch and keep the most confident."""
+        check_is_fitted(self, "evaluator_")
+        answers = self.evaluator_.decide(X)
+        codes, p = _largest(answers), answers.p_values
+        confidence = 1 - np.partition(p, -2, axis=1)[:, -2]
+        return Decisions(
+            labels=self.classes_[codes],
+            accepted=self._kept(confidence),
+            credibility=p[np.arange(len(p)), codes],
+            confidence=confidence,
+            p_values=p,
+            classes=self.classes_,
+        )
+
+    def _kept(self, confidence: FloatArray) -> Any:
+        expected = len(confidence) * (1 - confidence)
+        if self.max_errors is not None:
+            return expected <= self.max_errors
+        n_kept = int((1 - self.rejection_rate) * len(expected) + 1e-9)
+        if n_kept == 0:
+            return np.zeros(len(expected), dtype=bool)
+        return expected <= np.partition(expected, n_kept - 1)[n_kept - 1]
+
+
+def _largest(answers: Decisions) -> IntArray:
+    """Position of the largest p-value; the detector's own answer wins a tie."""
+    p = answers.p_values
+    own = np.searchsorted(answers.classes, answers.labels)
+    largest = p.argmax(axis=1)
+    return np.where(answers.credibility >= p.max(axis=1), own, largest)

@@ -1,0 +1,291 @@
+"""DroidEvolver: five online learners that watch each other age, and teach the aging ones."""
+
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from itertools import pairwise
+from math import sqrt
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent.decisions import Decisions
+
+_N_LEARNERS = 5
+_PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
+
+# The usual constants of these learners; L1 weights larger than these cost the learners their accuracy.
+_PA_LIMIT = 1.0
+_OGD_RATE = 1.0
+_AROW_R = 1.0
+_RDA_GAMMA = 1.0
+_RDA_L1 = 1e-4
+_ADA_FOBOS_RATE = 1.0
+_ADA_FOBOS_DELTA = 10.0
+_ADA_FOBOS_L1 = 1e-4
+
+
+class DroidEvolver(ClassifierMixin, BaseEstimator):
+    """Five online linear learners; a row is rejected if it makes any of them look old.
+
+    After Xu et al., "DroidEvolver: Self-Evolving Android Malware Detection System" (EuroS&P 2019). The
+    learners are PA-I, OGD, AROW, RDA and Ada-FOBOS. For each row, each learner's score is ranked among its
+    scores of recent rows on the same side of zero. A learner whose rank, the juvenilization indicator, is
+    outside ``healthy`` is aging: it has no vote, and learns the row with the label the others give it.
+
+    ``decide`` **changes the learners**: rows are to come in the order of time, each once. ``predict``
+    answers as ``decide`` would and changes nothing; ``fit`` starts anew.
+
+    Parameters
+    ----------
+    buffer_size : int
+        How many rows' scores are kept to rank new ones among.
+    healthy : pair of floats
+        The lowest and the highest juvenilization indicator of a learner that is not aging.
+    random_state : int, RandomState or None
+        Seeds which rows fill the buffer, and which entry of it each new row replaces.
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+        The labels there are, sorted.
+
+    Notes
+    -----
+    Learners that see each row once know best what they saw last: within a period without finer times,
+    shuffle the rows rather than give one class after the other.
+
+    In the decisions, the p-value of a class is the share of the five learners that are not aging and answer
+    it, and ``votes`` are the learners that are not aging and answer the label. Accepted are rows for which
+    no learner is aging.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from transcendent.baselines import DroidEvolver
+    >>> X, y = make_classification(2000, flip_y=0.1, random_state=0)
+    >>> evolver = DroidEvolver(buffer_size=500, healthy=(0.1, 0.9), random_state=0).fit(X[:1000], y[:1000])
+    >>> decisions = evolver.decide(X[1000:])
+    >>> right = decisions.labels == y[1000:]
+    >>> bool(right[decisions.accepted].mean() > right[decisions.rejected].mean())
+    True
+    """
+
+    evolves = True
+
+    def __init__(
+        self,
+        *,
+        buffer_size: int = 2000,
+        healthy: tuple[float, float] = (0.3, 0.7),
+        random_state: Any = None,
+    ) -> None:
+        self.buffer_size = buffer_size
+        self.healthy = healthy
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train every learner in one pass over the rows, in the order given, and fill the buffer.
+
+        Parameters
+        ----------
+        X : array or sparse matrix of shape (n, features)
+            The rows, in the order of time.
+        y : array of shape (n,)
+            Their labels, of two classes.
+        """
+        self._check_parameters()
+        self.__dict__.pop("_pool", None)  # a fit that fails leaves nothing half old, half new
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                f"Only binary classification is supported: {type(self).__name__} needs rows of two classes, "
+                f"but y has {len(self.classes_)} class(es): {abbreviate(self.classes_)}."
+            )
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        generator, learners = np.random.default_rng(seed), _Learners(X.shape[1] + 1)
+        for row, sign in zip(_rows(X), np.where(codes == 1, 1.0, -1.0).tolist(), strict=True):
+            learners.learn(range(_N_LEARNERS), row, sign, learners.scores(row))
+        drawn = X[generator.integers(X.shape[0], size=self.buffer_size)]
+        buffer = np.stack([learners.scores(row) for row in _rows(drawn)], axis=1)
+        self._pool = _Pool(learners, buffer, generator)
+        return self
+
+    def predict(self, X: Any) -> AnyArray:
+        """The labels ``decide`` would give, without evolving."""
+        X = self._check_rows(X)
+        codes: IntArray = deepcopy(self._pool).evolve(X, self.healthy)[0]
+        return self.classes_[codes]
+
+    def decide(self, X: Any) -> Decisions:
+        """Label each row, say whether to accept it, and let the learners evolve, one row after the other."""
+        X = self._check_rows(X)
+        codes, scores, young = self._pool.evolve(X, self.healthy)
+        positive = scores > 0
+        votes = np.stack([(young & ~positive).sum(axis=1), (young & positive).sum(axis=1)], axis=1)
+        p = votes / _N_LEARNERS
+        each = np.arange(len(codes))
+        return Decisions(
+            labels=self.classes_[codes],
+            accepted=votes.sum(axis=1) == _N_LEARNERS,
+            credibility=p[each, codes],
+            confidence=1 - p[each, 1 - codes],
+            p_values=p,
+            classes=self.classes_,
+            votes=votes[each, codes],
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.buffer_size, int | np.integer) or self.buffer_size < 1:
+            raise ValueError(f"buffer_size must be a positive integer, got {self.buffer_size!r}.")
+        low, high = self.healthy
+        if not 0 <= low <= high <= 1:
+            raise ValueError(f"healthy must be two numbers with 0 <= low <= high <= 1, got {self.healthy!r}.")
+
+    def _check_rows(self, X: Any) -> Any:
+        check_is_fitted(self, "_pool")
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+
+
+class _Row(NamedTuple):
+    """The columns of a row that are not zero, in order, and its values there; the last is the intercept."""
+
+    columns: IntArray
+    values: FloatArray
+
+
+class _Learners:
+    """The five learners, one column of ``weights`` each; a step costs as much as its row has entries."""
+
+    def __init__(self, width: int) -> None:
+        self.weights = np.zeros((width, _N_LEARNERS))  # in RDA's column, the sum of its gradients
+        self.steps = [0] * _N_LEARNERS
+        self.variances = np.ones(width)  # of AROW
+        self.squares = np.zeros(width)  # of Ada-FOBOS: sums of squared gradients
+        self.shrunk = np.zeros(width)  # and the step up to which each weight has been shrunk
+
+    def scores(self, row: _Row) -> FloatArray:
+        """What each learner says of the row: positive for the second class."""
+        weights = self.weights[row.columns]
+        weights[:, _RDA] = self._rda_weights(weights[:, _RDA])
+        weights[:, _ADA_FOBOS] = self._ada_fobos_weights(row.columns)
+        # Adds up in the order of columns, so that weights of zero never change the last bit of a score:
+        # rows that tie must do so in the buffer.
+        total: FloatArray = (weights * row.values[:, None]).sum(axis=0)
+        return total
+
+    def learn(self, learners: Iterable[int], row: _Row, sign: float, scores: FloatArray) -> None:
+        """One step of some of the learners, with the scores the row has now."""
+        for learner in learners:
+            loss = 1.0 - sign * float(scores[learner])
+            if loss > 0:
+                _STEPS[learner](self, row, sign, loss)
+            self.steps[learner] += 1
+
+    def _pa(self, row: _Row, sign: float, loss: float) -> None:
+        columns, x = row
+        self.weights[columns, _PA] += min(_PA_LIMIT, loss / float((x * x).sum())) * sign * x
+
+    def _ogd(self, row: _Row, sign: float, _loss: float) -> None:
+        columns, x = row
+        self.weights[columns, _OGD] += _OGD_RATE / sqrt(self.steps[_OGD] + 1) * sign * x
+
+    def _arow(self, row: _Row, sign: float, loss: float) -> None:
+        columns, x = row
+        variances = self.variances[columns]
+        towards = variances * x
+        beta = 1.0 / (float((towards * x).sum()) + _AROW_R)
+        self.weights[columns, _AROW] += loss * beta * sign * towards
+        self.variances[columns] = variances - beta * towards * towards
+
+    def _rda(self, row: _Row, sign: float, _loss: float) -> None:
+        columns, x = row
+        self.weights[columns, _RDA] -= sign * x
+
+    def _rda_weights(self, gradients: FloatArray) -> FloatArray:
+        t = max(self.steps[_RDA], 1)
+        return -sqrt(t) / _RDA_GAMMA * _shrink(gradients / t, _RDA_L1)
+
+    def _ada_fobos(self, row: _Row, sign: float, _loss: float) -> None:
+        columns, x = row
+        weights = self._ada_fobos_weights(columns)
+        squares = self.squares[columns] + x * x
+        rates = _ADA_FOBOS_RATE / (_ADA_FOBOS_DELTA + np.sqrt(squares))
+        self.weights[columns, _ADA_FOBOS] = _shrink(weights + rates * sign * x, _ADA_FOBOS_L1 * rates)
+        self.squares[columns] = squares
+        self.shrunk[columns] = self.steps[_ADA_FOBOS] + 1
+
+    def _ada_fobos_weights(self, columns: IntArray) -> FloatArray:
+        """Its weights after the shrinks they have missed, each alike as long as no gradient touches them."""
+        missed = self.steps[_ADA_FOBOS] - self.shrunk[columns]
+        rates = _ADA_FOBOS_RATE / (_ADA_FOBOS_DELTA + np.sqrt(self.squares[columns]))
+        return _shrink(self.weights[columns, _ADA_FOBOS], missed * (_ADA_FOBOS_L1 * rates))
+
+
+_STEPS = (_Learners._pa, _Learners._ogd, _Learners._arow, _Learners._rda, _Learners._ada_fobos)
+
+
+class _Pool:
+    """The learners, their scores of recent rows (learners, buffer size), and what picks the row to forget."""
+
+    def __init__(self, learners: _Learners, buffer: FloatArray, generator: np.random.Generator) -> None:
+        self.learners = learners
+        self.buffer = buffer
+        self.generator = generator
+
+    def evolve(self, X: Any, healthy: tuple[float, float]) -> tuple[IntArray, FloatArray, BoolArray]:
+        """Of each row: its label as 0 or 1, the learners' scores, and which of them are not aging."""
+        n = X.shape[0]
+        codes, scores = np.empty(n, dtype=np.intp), np.empty((n, _N_LEARNERS))
+        young = np.empty((n, _N_LEARNERS), dtype=bool)
+        replaced = self.generator.integers(self.buffer.shape[1], size=n).tolist()
+        for i, row in enumerate(_rows(X)):
+            self.buffer[:, replaced[i]] = scores[i] = self.learners.scores(row)
+            indicators = self._juvenilization(scores[i])
+            young[i] = (indicators >= healthy[0]) & (indicators <= healthy[1])
+            codes[i] = self._conclude(row, scores[i], young[i])
+        return codes, scores, young
+
+    def _juvenilization(self, scores: FloatArray) -> FloatArray:
+        """Each learner's share, among its scores on this side of zero, of those no further from zero."""
+        same_side = (self.buffer > 0) == (scores > 0)[:, None]
+        nearer = np.abs(self.buffer) <= np.abs(scores)[:, None]
+        share: FloatArray = (same_side & nearer).sum(axis=1) / same_side.sum(axis=1)
+        return share
+
+    def _conclude(self, row: _Row, scores: FloatArray, young: BoolArray) -> bool:
+        """Whether the row is of the second class, by the learners that are not aging; the others learn it."""
+        voters = scores[young]
+        if len(voters) in (0, _N_LEARNERS):
+            return bool(scores.sum() > 0)
+        positive = bool(voters.sum() > 0)
+        self.learners.learn(np.flatnonzero(~young).tolist(), row, 1.0 if positive else -1.0, scores)
+        return positive
+
+
+def _rows(X: Any) -> Iterator[_Row]:
+    """The rows with the intercept's one appended."""
+    with_ones = sp.hstack([sp.csr_array(X), np.ones((X.shape[0], 1))], format="csr")
+    with_ones.sum_duplicates()
+    with_ones.eliminate_zeros()
+    columns, values, ends = with_ones.indices.astype(np.intp), with_ones.data, with_ones.indptr.tolist()
+    for start, end in pairwise(ends):
+        yield _Row(columns[start:end], values[start:end])
+
+
+def _shrink(values: FloatArray, by: FloatArray | float) -> FloatArray:
+    """Towards zero, and not beyond."""
+    return np.sign(values) * np.maximum(np.abs(values) - by, 0.0)

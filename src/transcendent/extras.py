@@ -1,0 +1,17 @@
+"""Optional dependencies, imported where they are used."""
+
+from importlib import import_module
+from typing import Any
+
+from transcendent.errors import MissingExtraError
+
+
+def extra(module: str, group: str) -> Any:
+    """The module, or an error with the line that installs the extra it belongs to."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingExtraError(
+            f"this needs {module.partition('.')[0]}, which is not installed: "
+            f'pip install "transcendent[{group}]"'
+        ) from None

@@ -1,0 +1,48 @@
+"""One number for a metric over time."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class AreaUnderTime(NamedTuple):
+    """Area under a metric's curve over time.
+
+    Attributes
+    ----------
+    value : float
+        Between the metric's smallest and largest value; NaN with fewer than two defined periods.
+    periods : int
+        How many periods there are.
+    undefined : tuple of int
+        Positions of those in which the metric is undefined.
+    """
+
+    value: float
+    periods: int
+    undefined: tuple[int, ...]
+
+
+def area_under_time(values: Any) -> AreaUnderTime:
+    """Trapezoids under the values of N successive periods, over N − 1 (TESSERACT's AUT).
+
+    A period in which the metric is undefined (NaN) is not zero: it is bridged by a straight line between its
+    neighbours, left out at either end, and reported.
+
+    Examples
+    --------
+    >>> from transcendent.metrics import area_under_time
+    >>> area_under_time([1.0, 0.5, 0.0])
+    AreaUnderTime(value=0.5, periods=3, undefined=())
+    >>> area_under_time([1.0, float("nan"), 0.0, float("nan")])
+    AreaUnderTime(value=0.5, periods=4, undefined=(1, 3))
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"values must be one per period, got shape {array.shape}.")
+    missing = tuple(np.flatnonzero(np.isnan(array)).tolist())
+    (at,) = np.nonzero(~np.isnan(array))
+    if len(at) < 2:
+        return AreaUnderTime(float("nan"), len(array), missing)
+    area = np.trapezoid(array[at], at) / (at[-1] - at[0])
+    return AreaUnderTime(float(area), len(array), missing)

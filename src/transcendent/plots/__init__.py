@@ -1,0 +1,16 @@
+"""Displays: computed first, as plain arrays, then drawn by ``plot`` with matplotlib."""
+
+from transcendent.plots.calibration import AlphaAssessmentDisplay, TradeOffDisplay
+from transcendent.plots.performance import PerformanceDisplay, QuorumDisplay, RiskCoverageDisplay
+from transcendent.plots.shift import CovariateShift, CovariateShiftDisplay, covariate_shift
+
+__all__ = [
+    "AlphaAssessmentDisplay",
+    "CovariateShift",
+    "CovariateShiftDisplay",
+    "PerformanceDisplay",
+    "QuorumDisplay",
+    "RiskCoverageDisplay",
+    "TradeOffDisplay",
+    "covariate_shift",
+]

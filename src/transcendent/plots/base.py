@@ -1,0 +1,198 @@
+"""What all Displays share: where they draw, colours that print, axes of periods, notes on gaps."""
+
+import textwrap
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.extras import extra
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+BLACK, BLUE, VERMILLION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
+PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+LINES = ("-", "--", "-.", ":")
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+
+SMALL, LARGE = 8, 9
+
+_CHARACTERS_PER_INCH = 15
+
+
+class Display(ABC):
+    """Arrays that have been computed, and how they are drawn.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        What ``plot`` drew on.
+    axes_ : tuple of matplotlib Axes
+        Its panels.
+    ax_ : matplotlib Axes
+        The first of them.
+    """
+
+    figure_: Any
+    axes_: tuple[Any, ...]
+    _size: ClassVar[tuple[float, float]] = (7.0, 3.2)
+    _heights: ClassVar[tuple[float, ...]] = (1.0,)
+
+    @property
+    def ax_(self) -> Any:
+        """The first panel."""
+        return self.axes_[0]
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None
+            Where to draw; by default a new figure. A display of several panels takes the place of ``ax``.
+            Legends are outside: make the figure with ``layout="constrained"``, or save it with
+            ``bbox_inches="tight"``.
+        """
+        self.axes_ = self._open(ax)
+        self.figure_ = self.ax_.figure.figure
+        self._draw(*self.axes_)
+        return self
+
+    def _layout(self) -> list[list[str]]:
+        """Rows of the names of panels."""
+        return [["panel"]]
+
+    @abstractmethod
+    def _draw(self, *axes: Any) -> None:
+        """Draw onto the panels."""
+
+    def _open(self, ax: Any) -> tuple[Any, ...]:
+        layout = self._layout()
+        if ax is None:
+            place = extra("matplotlib.pyplot", "plots").figure(figsize=self._size, layout="constrained")
+        elif layout == [["panel"]]:
+            return (ax,)
+        else:
+            place = _in_place_of(ax, type(self).__name__)
+        return tuple(place.subplot_mosaic(layout, height_ratios=self._heights).values())
+
+
+def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
+    """Axis labels, a light grid, and no more frame than needed."""
+    ax.set_xlabel(x, fontsize=LARGE)
+    ax.set_ylabel(y, fontsize=LARGE)
+    ax.set_title(title, fontsize=LARGE, loc="left")
+    ax.tick_params(labelsize=SMALL, which="both")
+    ax.grid(visible=True, color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def legend_beside(ax: Any) -> None:
+    """A legend to the right of the axes, where it covers nothing."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, fontsize=SMALL, frameon=False)
+
+
+def legend_above(ax: Any) -> None:
+    """A legend in a row above the axes, at the right: the title is at the left."""
+    ax.legend(
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        borderaxespad=0.1,
+        fontsize=SMALL,
+        frameon=False,
+        ncols=len(ax.get_legend_handles_labels()[0]),
+    )
+
+
+def hide_repeated_numbers(axes: Sequence[Any]) -> None:
+    """Numbers on the y axis of the first of several panels in a row only."""
+    for ax in axes[1:]:
+        ax.tick_params(labelleft=False)
+
+
+def legend_over(axes: Sequence[Any]) -> None:
+    """One legend over several panels, each name in it once."""
+    named = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    axes[0].figure.legend(
+        named.values(), named, loc="outside upper right", ncols=len(named), fontsize=SMALL, frameon=False
+    )
+
+
+def show_shares(ax: Any) -> None:
+    """An axis from 0 to 1, with room for markers at the ends."""
+    ax.set_ylim(-0.03, 1.03)
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
+
+
+def show_periods(ax: Any, periods: Sequence[str]) -> None:
+    """An axis of periods, with no more labels than it has room for: years if there are many."""
+    ticks, labels = thin_labels(periods, _room(ax))
+    ax.set_xticks(ticks, labels)
+    ax.set_xlim(-0.7, len(periods) - 0.3)
+
+
+def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]:
+    """Positions and labels that fit into ``room`` characters: all, each year's first, or every so many."""
+    positions, labels = np.arange(len(periods)), list(periods)
+    if _fits(labels, room):
+        return positions, labels
+    years = [label[:4] for label in labels]
+    opens = np.array([i for i in positions if years[i].isdigit() and (i == 0 or years[i] != years[i - 1])])
+    if len(opens) > 3:  # a first year that is cut short may be too close to the second
+        positions = opens[1:] if opens[1] < 0.5 * (opens[2] - opens[1]) else opens
+        labels = [years[i] for i in positions]
+    step = next(s for s in (1, 2, 3, 4, 6, *range(12, 12 * len(labels) + 1, 12)) if _fits(labels[::s], room))
+    return positions[::step], labels[::step]
+
+
+def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:
+    """Says which series are undefined in which periods; nothing if none is."""
+    by_periods: dict[tuple[int, ...], list[str]] = {}
+    for name, values in named.items():
+        missing = tuple(np.flatnonzero(np.isnan(values)).tolist())
+        by_periods.setdefault(missing, []).append(name)
+    parts = []
+    for missing, names in by_periods.items():
+        if missing:
+            some = ", ".join(periods[i] for i in missing[:3]) + (", …" if len(missing) > 3 else "")
+            parts.append(f"{', '.join(names)} in {len(missing)} of {len(periods)} periods ({some})")
+    return f"Gaps: undefined for {'; for '.join(parts)}." if parts else ""
+
+
+def with_note(place: Any, label: str, note: str) -> str:
+    """An axis label with a note under it, as wide as the axes or figure."""
+    return "\n".join([label, *textwrap.wrap(note, _room(place))])
+
+
+def shorten(label: Any, length: int = 14) -> str:
+    """A class or feature by a name that fits, its middle left out."""
+    text = str(label)
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"
+
+
+def largest(counts: AnyArray, n: int) -> IntArray:
+    """Positions of the n largest, in their own order."""
+    return np.sort(np.argsort(-counts, kind="stable")[:n])
+
+
+def _room(place: Any) -> int:
+    """How many characters fit beside each other under an axes or figure."""
+    inches = place.bbox.width / place.figure.dpi
+    return max(20, int(inches * _CHARACTERS_PER_INCH))
+
+
+def _fits(labels: Sequence[str], room: int) -> bool:
+    return sum(len(label) + 3 for label in labels) <= room or len(labels) == 1
+
+
+def _in_place_of(ax: Any, name: str) -> Any:
+    spec = ax.get_subplotspec()
+    if spec is None:
+        raise ValueError(f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes.")
+    place = ax.figure.add_subfigure(spec)
+    ax.remove()
+    return place

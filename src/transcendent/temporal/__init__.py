@@ -1,0 +1,22 @@
+"""Evaluation over time: periods, splits, bias checks and backtests."""
+
+from transcendent.temporal.backtest import backtest
+from transcendent.temporal.bias import Bias, downsample, find_biases, report_biases
+from transcendent.temporal.labelling import Retraining
+from transcendent.temporal.periods import Periods, TimeSplit, cut_periods, time_split
+from transcendent.temporal.result import Answers, Backtest
+
+__all__ = [
+    "Answers",
+    "Backtest",
+    "Bias",
+    "Periods",
+    "Retraining",
+    "TimeSplit",
+    "backtest",
+    "cut_periods",
+    "downsample",
+    "find_biases",
+    "report_biases",
+    "time_split",
+]

@@ -1,0 +1,381 @@
+"""What a backtest found, as tables."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, divide, encode_labels
+from transcendent.extras import extra
+from transcendent.metrics.performance import (
+    SUBSETS,
+    Subset,
+    by_subset,
+    confusions,
+    position_of,
+    resample,
+    subset_metrics,
+)
+from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
+from transcendent.metrics.time import AreaUnderTime, area_under_time
+
+_SHOWN = {
+    "rejector": ("", "rejector"),
+    "rejection_rate": ("", "rejected"),
+    "f1_baseline": ("F1 of", "all"),
+    "f1_kept": ("", "kept"),
+    "error_baseline": ("error of", "all"),
+    "error_kept": ("", "kept"),
+    "error_rejected": ("", "rejected"),
+    "errors_caught": ("errors", "caught"),
+    "caught_at_15": ("at 15%:", "caught"),
+    "f1_kept_at_15": ("", "F1 kept"),
+    "aurc": ("", "AURC"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """One rejector's decisions about all test objects, in the order of the backtest's objects.
+
+    Attributes
+    ----------
+    labels, accepted, credibility, confidence : arrays of shape (n,)
+        As in `Decisions`.
+    votes : int array of shape (n,) or None
+        As in `Decisions`.
+    ranked_by : {"credibility", "confidence"}
+        Which of the two orders objects for risk–coverage.
+    """
+
+    labels: AnyArray
+    accepted: BoolArray
+    credibility: FloatArray
+    confidence: FloatArray
+    votes: IntArray | None = None
+    ranked_by: Literal["credibility", "confidence"] = "credibility"
+
+    @property
+    def ranking(self) -> FloatArray:
+        """What objects are ranked by; higher = more trusted."""
+        return self.credibility if self.ranked_by == "credibility" else self.confidence
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Backtest:
+    """What rejectors did over time, one entry per test object, and everything that follows from it.
+
+    Attributes
+    ----------
+    periods : tuple of str
+        The test periods, those without objects included.
+    period : int array of shape (n,)
+        Each test object's period, as a position in ``periods``.
+    rows : int array of shape (n,)
+        Its row in the data.
+    y : array of shape (n,)
+        Its true label.
+    answers : dict of Answers
+        What each rejector decided.
+    classes : array
+        All labels there are, those that were never trained on included.
+    pos_label : label or None
+        The class F1, precision, recall, FPR and FNR are about; None for their mean over classes.
+    manifest : dict
+        Versions, seeds, parameters, the data's digest, and seconds spent fitting and deciding.
+    """
+
+    periods: tuple[str, ...]
+    period: IntArray
+    rows: IntArray
+    y: AnyArray
+    answers: dict[str, Answers]
+    classes: AnyArray
+    pos_label: Any
+    manifest: dict[str, Any]
+
+    @cached_property
+    def confusions(self) -> dict[str, IntArray]:
+        """For each rejector (periods, 2, classes, classes): kept, rejected; by true and predicted class."""
+        actual, k = encode_labels(self.y, self.classes, "y"), len(self.classes)
+        out = {}
+        for name, answer in self.answers.items():
+            predicted = encode_labels(answer.labels, self.classes, "labels")
+            out[name] = np.array(
+                [
+                    confusions(actual[rows], predicted[rows], answer.accepted[rows], k)
+                    for rows in self._rows_of_periods
+                ]
+            )
+        return out
+
+    @property
+    def positive(self) -> int | None:
+        """Position of the positive class, None if metrics are means over classes."""
+        return position_of(self.pos_label, self.classes)
+
+    @cached_property
+    def table(self) -> dict[str, AnyArray]:
+        """Columns of the tidy table: one row per rejector, period and subset."""
+        metrics = [subset_metrics(counts, self.positive) for counts in self.confusions.values()]
+        n, p, s = len(self.answers), len(self.periods), len(SUBSETS)
+        columns: dict[str, AnyArray] = {
+            "rejector": np.repeat(list(self.answers), p * s),
+            "period": np.tile(np.repeat(self.periods, s), n),
+            "subset": np.tile(SUBSETS, n * p),
+        }
+        for name in metrics[0]:
+            columns[name] = np.concatenate([m[name].ravel() for m in metrics])
+        return columns
+
+    @cached_property
+    def by_class(self) -> dict[str, AnyArray]:
+        """Columns of the table of true classes: one row per rejector, period and class."""
+        counts = [c.sum(axis=-1) for c in self.confusions.values()]
+        n, p, k = len(self.answers), len(self.periods), len(self.classes)
+        objects = np.concatenate([c.sum(axis=1).ravel() for c in counts])
+        rejected = np.concatenate([c[:, 1].ravel() for c in counts])
+        return {
+            "rejector": np.repeat(list(self.answers), p * k),
+            "period": np.tile(np.repeat(self.periods, k), n),
+            "class": np.tile(self.classes, n * p),
+            "objects": objects,
+            "rejected": rejected,
+            "rejection_rate": divide(rejected, objects),
+        }
+
+    def series(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> FloatArray:
+        """A metric's values, one per period; NaN where it is undefined."""
+        metrics = subset_metrics(self.confusions[self._known(rejector)], self.positive)
+        if metric not in metrics:
+            raise ValueError(f"there is no metric {metric!r}; the metrics are {', '.join(metrics)}.")
+        if subset not in SUBSETS:
+            raise ValueError(f"there is no subset {subset!r}; the subsets are {', '.join(SUBSETS)}.")
+        return metrics[metric][:, SUBSETS.index(subset)]
+
+    def aut(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> AreaUnderTime:
+        """Area under a metric over time; says in which periods it is undefined."""
+        return area_under_time(self.series(rejector, metric, subset))
+
+    def intervals(
+        self,
+        rejector: str,
+        metric: str = "f1",
+        subset: Subset = "kept",
+        *,
+        level: float = 0.95,
+        n_resamples: int = 1000,
+        random_state: int = 0,
+    ) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+        """Bootstrap intervals: lower and upper ends per period, and those of the area under time.
+
+        The objects of each period are redrawn; decisions are not made anew. NaN where the metric is
+        undefined.
+        """
+        undefined = np.isnan(self.series(rejector, metric, subset))
+        generator = np.random.default_rng(random_state)
+        position = SUBSETS.index(subset)
+        values = np.concatenate(
+            [
+                subset_metrics(drawn, self.positive)[metric][..., position]
+                for drawn in resample(self.confusions[rejector], n_resamples, generator)
+            ]
+        )
+        values[:, undefined] = np.nan
+        areas = np.array([area_under_time(row).value for row in values])
+        low, high = _quantiles(values, level)
+        (area_low,), (area_high,) = _quantiles(areas[:, None], level)
+        return low, high, (float(area_low), float(area_high))
+
+    def risk_coverage(self, rejector: str) -> list[RiskCoverage]:
+        """The risk–coverage curve of each period."""
+        answer = self.answers[self._known(rejector)]
+        wrong, ranking = answer.labels != self.y, answer.ranking
+        return [risk_coverage(wrong[rows], ranking[rows]) for rows in self._rows_of_periods]
+
+    def at_rejection(self, rejector: str, rejection_rate: float = 0.15) -> dict[str, dict[str, float]]:
+        """Metrics of all periods together if this share of every period were rejected, least trusted first.
+
+        Rejectors are comparable at one rejection rate only. As from `rejection_metrics`; of objects that tie
+        at the limit each counts with its chance of being kept.
+        """
+        answer = self.answers[self._known(rejector)]
+        kept = np.empty(len(self.y))
+        for rows in self._rows_of_periods:
+            kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
+        actual = encode_labels(self.y, self.classes, "y")
+        predicted = encode_labels(answer.labels, self.classes, "labels")
+        counts = confusions(actual, predicted, kept, len(self.classes))
+        return by_subset(subset_metrics(counts, self.positive))
+
+    def summary(self) -> dict[str, AnyArray]:
+        """Columns of the table with one row per rejector.
+
+        ``aut_f1_…`` are areas under time; ``f1_…`` and ``error_…`` are of the objects of all periods
+        together. ``caught_at_15`` and ``f1_kept_at_15`` are the share of errors caught and the F1 of the kept
+        if 15% of every period were rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods,
+        each weighted with its objects.
+        """
+        rows = [self._summary_row(name) for name in self.answers]
+        columns: dict[str, AnyArray] = {"rejector": np.array(list(self.answers))}
+        return columns | {key: np.array([row[key] for row in rows]) for key in rows[0]}
+
+    def to_frame(
+        self,
+        library: Literal["pandas", "polars"] = "pandas",
+        *,
+        table: Literal["table", "by_class", "summary"] = "table",
+    ) -> Any:
+        """One of the tables as a pandas or polars DataFrame; ``table`` is the one with a row per subset."""
+        if library not in ("pandas", "polars") or table not in ("table", "by_class", "summary"):
+            raise ValueError(f"no table {table!r} as a frame of {library!r}.")
+        columns = self.summary() if table == "summary" else getattr(self, table)
+        return extra(library, "frames").DataFrame(columns)
+
+    def save(self, folder: Any) -> Path:
+        """Write ``table.parquet``, ``decisions.parquet`` and ``manifest.json`` into a folder."""
+        arrow, parquet = extra("pyarrow", "frames"), extra("pyarrow.parquet", "frames")
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(arrow.table(self.table), path / "table.parquet")
+        parquet.write_table(arrow.concat_tables(self._decision_tables()), path / "decisions.parquet")
+        manifest = self.manifest | {
+            "periods": list(self.periods),
+            "classes": self.classes.tolist(),
+            "pos_label": self.pos_label,
+            "ranked_by": {name: answer.ranked_by for name, answer in self.answers.items()},
+        }
+        (path / "manifest.json").write_text(json.dumps(manifest, indent=2, default=_plain) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, folder: Any) -> Self:
+        """What `save` wrote."""
+        parquet = extra("pyarrow.parquet", "frames")
+        path = Path(folder)
+        manifest = json.loads((path / "manifest.json").read_text())
+        stored = parquet.read_table(path / "decisions.parquet")
+        columns = {name: stored[name].to_numpy() for name in stored.column_names}
+        answers = {}
+        for name, ranked_by in manifest["ranked_by"].items():
+            own = columns["rejector"] == name
+            votes = columns["votes"][own]
+            answers[name] = Answers(
+                labels=tight(columns["label"][own]),
+                accepted=columns["accepted"][own].astype(bool),
+                credibility=columns["credibility"][own],
+                confidence=columns["confidence"][own],
+                votes=None if votes[0] < 0 else votes,
+                ranked_by=ranked_by,
+            )
+        return cls(
+            periods=tuple(manifest.pop("periods")),
+            period=columns["period"][own],
+            rows=columns["row"][own],
+            y=tight(columns["y"][own]),
+            answers=answers,
+            classes=np.array(manifest.pop("classes")),
+            pos_label=manifest.pop("pos_label"),
+            manifest={key: value for key, value in manifest.items() if key != "ranked_by"},
+        )
+
+    def __repr__(self) -> str:
+        head = (
+            f"{len(self.y):,} objects in {len(self.periods)} periods, {self.periods[0]} to {self.periods[-1]}"
+        )
+        summary = self.summary()
+        rows = [[head[line] for head in _SHOWN.values()] for line in (0, 1)]
+        rows += [[_cell(summary[key][i]) for key in _SHOWN] for i in range(len(self.answers))]
+        widths = [max(len(row[j]) for row in rows) for j in range(len(_SHOWN))]
+        lines = []
+        for name, *numbers in rows:
+            cells = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
+            lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
+        return "\n".join([head, *lines, *self._undefined()])
+
+    def _known(self, rejector: str) -> str:
+        if rejector not in self.answers:
+            raise ValueError(f"there is no rejector {rejector!r}; there are {list(self.answers)}.")
+        return rejector
+
+    def _undefined(self) -> list[str]:
+        """Says where F1 is undefined, as the area under time then rests on fewer periods."""
+        lines = []
+        for name in self.answers:
+            for subset in SUBSETS:
+                missing = self.aut(name, "f1", subset).undefined
+                if missing:
+                    some = ", ".join(self.periods[i] for i in missing[:4]) + (
+                        ", …" if len(missing) > 4 else ""
+                    )
+                    lines.append(f"{name}: F1 of {subset} is undefined in {len(missing)} periods ({some})")
+        return lines
+
+    @cached_property
+    def _rows_of_periods(self) -> list[IntArray]:
+        order = np.argsort(self.period, kind="stable")
+        counts = np.bincount(self.period, minlength=len(self.periods))
+        return np.split(order, np.cumsum(counts)[:-1])
+
+    def _summary_row(self, name: str) -> dict[str, float]:
+        overall = subset_metrics(self.confusions[name].sum(axis=0), self.positive)
+        row = {f"aut_f1_{subset}": self.aut(name, "f1", subset).value for subset in SUBSETS}
+        for metric in ("f1", "error"):
+            row |= {f"{metric}_{s}": float(overall[metric][i]) for i, s in enumerate(SUBSETS)}
+        row["rejection_rate"] = float(overall["share"][2])
+        row["errors_caught"] = float(overall["share_of_errors"][2])
+        same_rate = self.at_rejection(name, 0.15)
+        row["caught_at_15"] = same_rate["rejected"]["share_of_errors"]
+        row["f1_kept_at_15"] = same_rate["kept"]["f1"]
+        curves = [(len(curve.risk), curve) for curve in self.risk_coverage(name) if len(curve.risk)]
+        weights = [n for n, _ in curves]
+        for key in ("aurc", "excess_aurc", "augrc"):
+            row[key] = float(np.average([getattr(curve, key) for _, curve in curves], weights=weights))
+        return row
+
+    def _decision_tables(self) -> list[Any]:
+        arrow = extra("pyarrow", "frames")
+        return [
+            arrow.table(
+                {
+                    "rejector": np.full(len(self.y), name),
+                    "row": self.rows,
+                    "period": self.period,
+                    "y": self.y,
+                    "label": answer.labels,
+                    "accepted": answer.accepted,
+                    "credibility": answer.credibility,
+                    "confidence": answer.confidence,
+                    "votes": np.full(len(self.y), -1) if answer.votes is None else answer.votes,
+                }
+            )
+            for name, answer in self.answers.items()
+        ]
+
+
+def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    """Both ends of each column's middle part; NaN for a column without values."""
+    low, high = np.full((2, values.shape[1]), np.nan)
+    there = ~np.isnan(values).all(axis=0)
+    if there.any():
+        tail = (1 - level) / 2
+        low[there], high[there] = np.nanquantile(values[:, there], [tail, 1 - tail], axis=0)
+    return low, high
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "–" if np.isnan(value) else f"{value:.4f}" if abs(value) < 0.1 else f"{value:.3f}"
+
+
+def tight(values: AnyArray) -> AnyArray:
+    """Text as NumPy keeps it, not as Python objects."""
+    return np.array(values.tolist()) if values.dtype == object else values
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,120 @@
+"""What every rejector must do, whoever wrote it."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from transcendent import (
+    CrossConformalEvaluator,
+    Decisions,
+    InductiveEvaluator,
+    Rejector,
+    TransductiveEvaluator,
+)
+from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+
+SVM = LinearSVC(random_state=0)
+REJECTORS = {
+    "ICE": InductiveEvaluator(SVM, random_state=0),
+    "CCE": CrossConformalEvaluator(SVM, cv=3, random_state=0),
+    "approx-TCE": TransductiveEvaluator(SVM, cv=3, random_state=0),
+    "TCE": TransductiveEvaluator(SVM, cv="loo", random_state=0),
+    "probability": ProbabilityThresholds(LogisticRegression(), random_state=0),
+    "squashed margin": ProbabilityThresholds(SVM, random_state=0),
+    "judged": ProbabilityThresholds(SVM, judge=RandomForestClassifier(10, random_state=0), random_state=0),
+    "CP-Reject": CPReject(SVM, random_state=0),
+    "CP-Reject, k errors": CPReject(SVM, max_errors=5, random_state=0),
+    "DroidEvolver": DroidEvolver(buffer_size=100, random_state=0),
+}
+X, y = make_classification(900, n_informative=6, flip_y=0.1, random_state=0)
+Y = np.array(["good", "malicious"])[y]
+NEW = X[600:]
+
+
+@pytest.fixture(params=list(REJECTORS))
+def rejector(request):
+    return clone(REJECTORS[request.param])
+
+
+@pytest.fixture
+def fitted(rejector):
+    return rejector.fit(X[:600], Y[:600])
+
+
+def same(a, b):
+    for name in ("labels", "accepted", "credibility", "confidence", "p_values", "votes"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+def test_is_a_rejector(fitted):
+    assert isinstance(fitted, Rejector)
+    assert isinstance(fitted.decide(NEW), Decisions)
+
+
+def test_decides_every_object(fitted):
+    expected = fitted.predict(NEW)
+    decisions = fitted.decide(NEW)
+    assert len(decisions) == len(NEW)
+    np.testing.assert_array_equal(decisions.labels, expected)
+    assert decisions.accepted.dtype == bool
+    assert decisions.p_values.shape == (len(NEW), 2)
+    for values in (decisions.credibility, decisions.confidence, decisions.p_values):
+        assert np.all((values >= 0) & (values <= 1))
+    np.testing.assert_array_equal(decisions.classes, ["good", "malicious"])
+    codes = np.searchsorted(decisions.classes, decisions.labels)
+    np.testing.assert_array_equal(decisions.credibility, decisions.p_values[np.arange(len(NEW)), codes])
+
+
+def test_its_labels_are_better_than_chance(fitted):
+    assert np.mean(fitted.decide(NEW).labels == Y[600:]) > 0.7
+
+
+def test_a_copy_decides_the_same(fitted):
+    copy = pickle.loads(pickle.dumps(fitted))
+    same(fitted.decide(NEW), copy.decide(NEW))
+
+
+def test_the_same_seed_gives_the_same_decisions(rejector):
+    one, two = clone(rejector).fit(X[:600], Y[:600]), clone(rejector).fit(X[:600], Y[:600])
+    same(one.decide(NEW), two.decide(NEW))
+
+
+def test_fitting_again_starts_anew(fitted):
+    first = fitted.decide(NEW)
+    same(fitted.fit(X[:600], Y[:600]).decide(NEW), first)
+
+
+def test_takes_sparse_rows(rejector):
+    dense = clone(rejector).fit(X[:600], Y[:600]).decide(NEW)
+    sparse = clone(rejector).fit(sp.csr_matrix(X[:600]), Y[:600]).decide(sp.csr_matrix(NEW))
+    assert np.mean(dense.labels == sparse.labels) > 0.98
+
+
+def test_refuses_to_decide_before_fit(rejector):
+    with pytest.raises(NotFittedError):
+        rejector.decide(NEW)
+
+
+def test_refuses_rows_of_another_width(fitted):
+    with pytest.raises(ValueError, match="features"):
+        fitted.decide(NEW[:, :-1])
+
+
+def test_refuses_missing_values(fitted):
+    rows = NEW.copy()
+    rows[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        fitted.decide(rows)
+
+
+def test_refuses_one_class(rejector):
+    with pytest.raises(ValueError, match="class"):
+        rejector.fit(X, np.full(len(X), "good"))

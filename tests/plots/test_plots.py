@@ -1,0 +1,473 @@
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import entropy
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+
+import transcendent.plots as plots
+from transcendent import (
+    F1,
+    CrossConformalEvaluator,
+    Error,
+    ExactSearch,
+    InductiveEvaluator,
+    QuartileSearch,
+    RandomSearch,
+)
+from transcendent.errors import MissingExtraError
+from transcendent.metrics import area_under_time, errors_caught
+from transcendent.plots import (
+    AlphaAssessmentDisplay,
+    CovariateShiftDisplay,
+    PerformanceDisplay,
+    QuorumDisplay,
+    RiskCoverageDisplay,
+    TradeOffDisplay,
+    covariate_shift,
+)
+from transcendent.plots.base import gaps, shorten, thin_labels
+from transcendent.temporal import backtest, time_split
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+NAN = float("nan")
+
+
+@pytest.fixture(autouse=True)
+def _closed_figures():
+    yield
+    plt.close("all")
+
+
+def stream(n_classes, *, n=3000, months=14, empty=(), seed=0):
+    """Classes around centres that wander; a month may have no objects."""
+    rng = np.random.default_rng(seed)
+    month = np.sort(rng.integers(months, size=n))
+    month = month[~np.isin(month, empty)]
+    y = rng.integers(n_classes, size=len(month))
+    centres = rng.normal(size=(n_classes, 6)) * 2
+    X = centres[y] + rng.normal(size=(len(y), 6)) * (1 + month[:, None] / 5)
+    return X, np.array([f"class {c:02}" for c in y]), np.datetime64("2020-01") + month
+
+
+ALLOWED = ("few_positives", "class_windows")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return stream(2, empty=[9])
+
+
+@pytest.fixture(scope="module")
+def result(data):
+    rejectors = {
+        "ICE": InductiveEvaluator(LogisticRegression()),
+        "CCE": CrossConformalEvaluator(LogisticRegression(), cv=5),
+    }
+    return backtest(rejectors, *data, train="2020-07", allow=ALLOWED)
+
+
+@pytest.fixture(scope="module")
+def many_classes():
+    X, y, times = stream(12, n=6000)
+    ice = InductiveEvaluator(LogisticRegression(max_iter=1000), random_state=0)
+    return backtest({"ICE": ice}, X, y, times, train="2020-07", allow=ALLOWED), ice.fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def ice(data):
+    X, y, _ = data
+    return InductiveEvaluator(LogisticRegression(), random_state=0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def displays(result, ice, data):
+    X, _, times = data
+    return [
+        PerformanceDisplay.from_backtest(result, "ICE", intervals=True),
+        RiskCoverageDisplay.from_backtest(result),
+        QuorumDisplay.from_backtest(result, "CCE", folds=5),
+        AlphaAssessmentDisplay.from_calibration(ice.calibration_),
+        TradeOffDisplay.from_evaluator(ice, n_points=5),
+        CovariateShiftDisplay.from_data(X > 1, time_split(times, train="2020-07")),
+    ]
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_every_public_display_is_tested(displays):
+    public = {name for name in plots.__all__ if name.endswith("Display")}
+    assert public == {type(display).__name__ for display in displays}
+
+
+def test_a_figure_of_its_own(displays):
+    before = dict(mpl.rcParams)
+    for display in displays:
+        assert display.plot() is display
+        assert display.figure_ is plt.gcf()
+        assert display.figure_.axes == list(display.axes_)
+        assert display.ax_ is display.axes_[0]
+        display.figure_.savefig("/dev/null", format="png")
+    assert dict(mpl.rcParams) == before
+
+
+def test_in_place_of_a_given_axes(displays):
+    for display in displays:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(14, 5), layout="constrained")
+        display.plot(left)
+        assert display.figure_ is figure
+        assert right in figure.axes
+        assert all(ax in figure.axes for ax in display.axes_)
+        assert (left in figure.axes) == (len(display.axes_) == 1)
+        assert max(ax.get_position().x1 for ax in display.axes_) < 0.6 or len(display.axes_) > 1
+        figure.savefig("/dev/null", format="png")
+
+
+def test_several_panels_need_a_place_in_a_grid(displays):
+    ax = plt.figure().add_axes((0, 0, 1, 1))
+    with pytest.raises(ValueError, match="QuorumDisplay has several panels: give it an axes of a grid"):
+        displays[2].plot(ax)
+    assert displays[1].plot(ax).ax_ is ax
+
+
+def test_computing_needs_no_matplotlib_and_drawing_says_how_to_get_it(result, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    display = RiskCoverageDisplay.from_backtest(result)
+    with pytest.raises(MissingExtraError, match=r'pip install "transcendent\[plots\]"'):
+        display.plot()
+
+
+def test_performance_by_hand(result):
+    display = PerformanceDisplay.from_backtest(result, "CCE", intervals=True)
+    answer = result.answers["CCE"]
+    for i in range(len(result.periods)):
+        here = result.period == i
+        for name, rows in {
+            "kept": here & answer.accepted,
+            "baseline": here,
+            "rejected": here & ~answer.accepted,
+        }.items():
+            value = getattr(display, name)[i]
+            if rows.any():
+                f1 = f1_score(result.y[rows], answer.labels[rows], pos_label="class 01")
+                assert value == pytest.approx(f1)
+            else:
+                assert np.isnan(value)
+        if here.any():
+            assert display.rejection_rate[i] == pytest.approx(np.mean(~answer.accepted[here]))
+            for c, label in enumerate(["class 00", "class 01"]):
+                of_class = ~answer.accepted[here & (result.y == label)]
+                assert display.class_rejection_rate[c, i] == pytest.approx(of_class.mean())
+    low, high = display.interval
+    there = ~np.isnan(display.kept)
+    assert (low[there] <= high[there]).all()
+    assert np.isnan(low[~there]).all()
+
+
+def test_performance_as_drawn(result):
+    display = PerformanceDisplay.from_backtest(result, "ICE").plot()
+    upper, lower = display.axes_
+    assert texts(upper) == ["kept", "all objects", "rejected"]
+    assert texts(lower) == ["all objects", "true class class 00", "true class class 01"]
+    assert len({line.get_linestyle() for line in upper.lines}) == 3
+    np.testing.assert_array_equal(upper.lines[0].get_ydata(), display.kept)
+    assert upper.get_xlim() == lower.get_xlim()
+    assert upper.get_ylabel() == "F1"
+    note = " ".join(lower.get_xlabel().split())
+    assert "Gaps: undefined for kept, all" in note
+    assert "1 of 8 periods (2020-10)" in note
+
+
+def test_performance_with_intervals_with_counts_and_with_many_classes(result, many_classes):
+    assert "95% interval" in texts(PerformanceDisplay.from_backtest(result, "ICE", intervals=True).plot().ax_)
+    counts = PerformanceDisplay.from_backtest(result, "ICE", "objects").plot()
+    assert counts.ax_.get_ylim()[1] > 2
+    display = PerformanceDisplay.from_backtest(many_classes[0], "ICE", "error").plot()
+    assert display.class_rejection_rate.shape == (0, 8)
+    assert texts(display.axes_[1]) == ["all objects"]
+    assert display.ax_.get_ylabel() == "error rate"
+    assert display.axes_[1].get_xlabel() == "period"
+
+
+def test_performance_refuses_what_there_is_not(result):
+    with pytest.raises(ValueError, match="no rejector 'TCE'"):
+        PerformanceDisplay.from_backtest(result, "TCE")
+    with pytest.raises(ValueError, match="no metric 'f2'"):
+        PerformanceDisplay.from_backtest(result, "ICE", "f2")
+
+
+def test_risk_coverage_by_hand(result):
+    display = RiskCoverageDisplay.from_backtest(result)
+    for i, name in enumerate(["ICE", "CCE"]):
+        answer = result.answers[name]
+        wrong = answer.labels != result.y
+        for c in (0.01, 0.37, 0.8, 1.0):
+            errors = 0.0
+            for period in np.unique(result.period):
+                here = result.period == period
+                if wrong[here].any():
+                    caught = errors_caught(wrong[here], answer.credibility[here], rejection_rate=1 - c)
+                    errors += (1 - caught) * wrong[here].sum()
+            assert display.risk[i, round(c * 100) - 1] == pytest.approx(errors / (c * len(wrong)))
+        assert display.chosen_coverage[i] == pytest.approx(answer.accepted.mean())
+        assert display.chosen_risk[i] == pytest.approx(wrong[answer.accepted].mean())
+    np.testing.assert_array_equal(display.aurc, result.summary()["aurc"])
+
+
+def test_risk_coverage_as_drawn(result):
+    display = RiskCoverageDisplay.from_backtest(result, ["CCE"]).plot()
+    assert texts(display.ax_) == [f"CCE\nAURC {display.aurc[0]:.4f}", "with its own\nthresholds"]
+    assert display.aurc == result.summary()["aurc"][1]
+    assert len(RiskCoverageDisplay.from_backtest(result).plot().ax_.lines) == 5
+    display.chosen_risk = np.array([NAN])
+    assert "nothing was kept: CCE" in display.plot().ax_.get_xlabel()
+    with pytest.raises(ValueError, match="no rejector 'TCE'"):
+        RiskCoverageDisplay.from_backtest(result, ["TCE"])
+
+
+def test_quorum_by_hand(result):
+    display = QuorumDisplay.from_backtest(result, "CCE", folds=5)
+    answer = result.answers["CCE"]
+    positive = "class 01"
+    for q in range(1, 6):
+        for s, chosen in enumerate([answer.votes >= q, answer.votes < q]):
+            series = {"f1": [], "precision": [], "recall": []}
+            for i in range(len(result.periods)):
+                rows = chosen & (result.period == i)
+                actual, said = result.y[rows] == positive, answer.labels[rows] == positive
+                hits, a, b = (actual & said).sum(), actual.sum(), said.sum()
+                ratios = {"f1": (2 * hits, a + b), "precision": (hits, b), "recall": (hits, a)}
+                for name, (above, below) in ratios.items():
+                    series[name].append(above / below if below else NAN)
+            for m, (name, values) in enumerate(series.items()):
+                assert getattr(display, name)[s, q - 1] == pytest.approx(
+                    area_under_time(values).value, nan_ok=True
+                )
+                assert display.undefined[m, s, q - 1] == pytest.approx(np.isnan(values).mean())
+        assert display.rejection_rate[q - 1] == pytest.approx(np.mean(answer.votes < q))
+    own = result.summary()
+    assert display.f1[0, display.default - 1] == pytest.approx(own["aut_f1_kept"][1])
+
+
+def test_quorum_as_drawn(result):
+    display = QuorumDisplay.from_backtest(result, "CCE")
+    assert (display.default, display.quorums.tolist()) == (3, [1, 2, 3, 4, 5])
+    display.plot()
+    assert [ax.get_title(loc="left") for ax in display.axes_] == [
+        "F1",
+        "precision",
+        "recall",
+        "share rejected",
+    ]
+    assert [text.get_text() for text in display.figure_.legends[0].get_texts()] == [
+        "kept",
+        "rejected",
+        "default quorum",
+    ]
+    label = display.figure_.get_supxlabel()
+    assert label.startswith("quorum: folds of CCE that must agree")
+    assert "undefined in up to" in label
+    display.f1[:] = NAN
+    assert "there is a gap" in " ".join(display.plot().figure_.get_supxlabel().split())
+
+
+def test_quorum_refuses_what_has_none(result):
+    with pytest.raises(ValueError, match="'ICE' has no votes: only a CrossConformalEvaluator"):
+        QuorumDisplay.from_backtest(result, "ICE")
+    with pytest.raises(ValueError, match="folds=3, but an object has 5 votes"):
+        QuorumDisplay.from_backtest(result, "CCE", folds=3)
+    with pytest.raises(ValueError, match="no rejector 'TCE'"):
+        QuorumDisplay.from_backtest(result, "TCE")
+    assert QuorumDisplay.from_backtest(result, "CCE", folds=8).default == 5
+
+
+@pytest.mark.parametrize("label_conditional", [True, False])
+def test_alpha_assessment_by_hand(ice, label_conditional):
+    display = AlphaAssessmentDisplay.from_calibration(ice.calibration_, label_conditional=label_conditional)
+    alpha = ice.calibration_.alpha_assessment(label_conditional=label_conditional)
+    quartiles = alpha.quartiles()
+    for i, label in enumerate(["class 00", "class 01"]):
+        for j, (name, right) in enumerate([("correct", True), ("incorrect", False)]):
+            np.testing.assert_allclose(display.quantiles[i, j, 1:4], quartiles[label, name])
+            assert display.counts[i, j] == np.sum((alpha.labels == label) & (alpha.correct == right))
+    ax = display.plot().ax_
+    assert texts(ax) == ["correct", "incorrect"]
+    assert [t.get_text() for t in ax.get_xticklabels()] == [f"{n:,}" for n in display.counts.ravel()]
+    assert [t.get_text() for t in ax.get_xticklabels(minor=True)] == ["class 00", "class 01"]
+    assert ("predicted" in ax.get_xlabel()) == label_conditional
+
+
+def test_alpha_assessment_of_many_classes_and_of_empty_groups(many_classes):
+    calibration = many_classes[1].calibration_
+    display = AlphaAssessmentDisplay.from_calibration(calibration).plot()
+    sizes = np.bincount(calibration.predicted, minlength=12)
+    assert display.n_classes == 12
+    assert sorted(display.counts.sum(axis=1)) == sorted(sizes)[4:]
+    assert "8 of 12 classes" in " ".join(display.ax_.get_xlabel().split())
+    display.counts[0, 1], display.quantiles[0, 1] = 0, NAN
+    assert "without objects" in " ".join(display.plot().ax_.get_xlabel().split())
+    assert len(display.ax_.patches) == 15
+
+
+def test_trade_off_by_hand(ice):
+    display = TradeOffDisplay.from_evaluator(ice, n_points=6)
+    for limit, value, rate in zip(display.limits, display.values, display.rejection_rates, strict=True):
+        found = ice.calibration_.search(ExactSearch("f1", max_rejection=float(limit)))
+        assert (value, rate) == (found.value, found.rejection_rate)
+    assert set(np.linspace(0, 0.5, 6)) <= set(display.limits)
+    assert (np.diff(display.values) >= 0).all()
+    assert display.chosen_value == pytest.approx(ice.result_.value)
+    assert display.chosen_value == pytest.approx(
+        display.values[display.limits == ice.result_.rejection_rate][0]
+    )
+    other = TradeOffDisplay.from_evaluator(ice, n_points=6, metric="error")
+    assert (np.diff(other.values) <= 0).all()
+    decided = ice.calibration_.credibility_and_confidence()[0] >= ice.thresholds_[ice.calibration_.predicted]
+    wrong = ice.calibration_.predicted != ice.calibration_.actual
+    assert other.chosen_value == pytest.approx(wrong[decided].mean())
+
+
+def test_trade_off_as_drawn(ice, many_classes):
+    ax = TradeOffDisplay.from_evaluator(ice, n_points=4).plot().ax_
+    assert ax.get_title(loc="left") == "on calibration objects"
+    assert ax.get_ylabel() == "F1 of the kept"
+    said = texts(ax)
+    assert said[:2] == ["best thresholds", "chosen thresholds:"]
+    assert f"  class 00: {ice.thresholds_[0]:.4f}" in said
+    assert "  and 4 lower ones" in texts(
+        TradeOffDisplay.from_evaluator(many_classes[1], n_points=2).plot().ax_
+    )
+    undefined = TradeOffDisplay.from_evaluator(ice, n_points=4, metric=Error(of="rejected")).plot()
+    assert np.isnan(undefined.values[0])
+    assert "at 1 of 5 limits" in undefined.ax_.get_xlabel()
+
+
+def test_trade_off_with_other_searches(data):
+    X, y, _ = data
+    ice = InductiveEvaluator(LogisticRegression(), random_state=0, search=ExactSearch(on="confidence"))
+    assert "on confidence:" in texts(TradeOffDisplay.from_evaluator(ice.fit(X, y), n_points=3).plot().ax_)
+    ice.rethreshold(RandomSearch("f1", on="both", random_state=0))
+    assert TradeOffDisplay.from_evaluator(ice, n_points=3).chosen_value == pytest.approx(ice.result_.value)
+    ice.rethreshold(QuartileSearch())
+    with pytest.raises(ValueError, match="has no objective to draw; name a metric"):
+        TradeOffDisplay.from_evaluator(ice)
+    assert TradeOffDisplay.from_evaluator(ice, metric=F1(pos_label="class 00"), n_points=3).chosen_value > 0.5
+
+
+def test_trade_off_needs_one_fitted_calibration(data):
+    X, y, _ = data
+    cce = CrossConformalEvaluator(LogisticRegression(), cv=3)
+    with pytest.raises(ValueError, match="not fitted"):
+        TradeOffDisplay.from_evaluator(cce)
+    with pytest.raises(TypeError, match="CrossConformalEvaluator has no calibration_"):
+        TradeOffDisplay.from_evaluator(cce.fit(X, y))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.coo_matrix])
+def test_covariate_shift_by_hand(data, kind):
+    X, _, times = data
+    X = np.where(X > 1, X, 0)
+    split = time_split(times, train="2020-07")
+    shift = covariate_shift(kind(X), split)
+    there = X != 0
+    np.testing.assert_allclose(shift.training, there[split.train].mean(axis=0))
+    for i, rows in enumerate(split.periods.rows):
+        if not len(rows):
+            assert shift.periods[i] == "2020-10"
+            assert np.isnan(shift.frequencies[i]).all()
+            assert np.isnan(shift.divergence[i])
+            continue
+        counts = there[split.test[rows]].sum(axis=0)
+        np.testing.assert_allclose(shift.frequencies[i], counts / len(rows))
+        p = (counts + 0.5) / (counts + 0.5).sum()
+        q = (there[split.train].sum(axis=0) + 0.5) / (there[split.train].sum(axis=0) + 0.5).sum()
+        assert shift.divergence[i] == pytest.approx(np.sum(p * np.log2(p / q)))
+        assert shift.divergence[i] == pytest.approx(entropy(p, q, base=2))
+
+
+def test_covariate_shift_does_not_count_stored_zeros():
+    X = sp.csr_array(([0.0, 1.0, 1.0], ([0, 1, 2], [0, 1, 1])), shape=(4, 2))
+    assert X.nnz == 3
+    shift = covariate_shift(X, time_split(["2020", "2020", "2021", "2021"], train="2021", period="year"))
+    assert shift.training.tolist() == [0, 0.5]
+    assert shift.frequencies.tolist() == [[0, 0.5]]
+
+
+def test_covariate_shift_of_a_million_columns_stays_sparse():
+    rng = np.random.default_rng(0)
+    X = sp.random_array((400, 1_000_000), density=1e-5, rng=rng, format="csr")
+    split = time_split(np.repeat([2020, 2021, 2022, 2023], 100), train=2021, period=None)
+    display = CovariateShiftDisplay.from_data(X, split).plot()
+    assert display.n_features == 1_000_000
+    assert len(display.ranks) <= 2000
+    assert (display.ranks[0], display.ranks[-1]) == (1, 1_000_000)
+    assert (np.diff(display.training) <= 0).all()
+    assert "of 1,000,000 features are drawn" in " ".join(display.ax_.get_xlabel().split())
+    assert display.axes_[1].get_xscale() == "log"
+
+
+def test_covariate_shift_as_drawn(data):
+    X, _, times = data
+    split = time_split(times, train="2020-07")
+    names = [f"a_rather_long_feature_name_{i}" for i in range(6)]
+    display = CovariateShiftDisplay.from_data(X > 1, split, feature_names=names).plot()
+    shift = covariate_shift(X > 1, split)
+    order = np.argsort(-shift.training, kind="stable")
+    assert display.shown.tolist() == [0, 4, 7]
+    np.testing.assert_array_equal(display.training, shift.training[order])
+    np.testing.assert_array_equal(display.frequencies, shift.frequencies[[0, 4, 7]][:, order])
+    change = shift.frequencies[7] - shift.training
+    up, down = change.argmax(), change.argmin()
+    assert display.changes[2].split("\n") == [
+        f"{change[up]:+.2f} {shorten(names[up], 22)}",
+        f"{change[down]:+.2f} {shorten(names[down], 22)}",
+    ]
+    assert [ax.get_title(loc="left") for ax in display.axes_] == ["", "2020-07", "2020-11", "2021-02"]
+    assert "Gaps: undefined for divergence in 1 of 8 periods (2020-10)." in display.ax_.get_xlabel()
+    early = times < np.datetime64("2021")
+    by_year = time_split(times[early], train="2020-02", period="year")
+    one = CovariateShiftDisplay.from_data(X[early], by_year)
+    assert len(one.plot().axes_) == 2
+    with pytest.raises(ValueError, match="there are 2 feature_names for 6 features"):
+        CovariateShiftDisplay.from_data(X, split, feature_names=["a", "b"])
+
+
+def months(first, n):
+    return [str(np.datetime64(first) + i) for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("periods", "shown"),
+    [
+        (months("2020-01", 4), ["2020-01", "2020-02", "2020-03", "2020-04"]),
+        (months("2013-01", 72), ["2013", "2014", "2015", "2016", "2017", "2018"]),
+        (months("2013-11", 72), ["2014", "2015", "2016", "2017", "2018", "2019"]),
+        (months("2020-01", 18), ["2020-01", "2020-04", "2020-07", "2020-10", "2021-01", "2021-04"]),
+        (months("1950-01", 600), ["1950", "1956", "1962", "1968", "1974", "1980", "1986", "1992", "1998"]),
+        ([f"slice {i}" for i in range(100)], [f"slice {i}" for i in range(0, 100, 24)]),
+        (["x" * 200], ["x" * 200]),
+    ],
+)
+def test_labels_of_periods_are_thinned(periods, shown):
+    positions, labels = thin_labels(periods, 85)
+    assert labels == shown
+    assert all(periods[i].startswith(label) for i, label in zip(positions, labels, strict=True))
+
+
+def test_gaps_are_said_once_for_series_that_share_them():
+    series = {"a": np.array([NAN, 1.0]), "b": np.array([NAN, 2.0]), "c": np.array([1.0, 1.0])}
+    assert gaps(series, ["p", "q"]) == "Gaps: undefined for a, b in 1 of 2 periods (p)."
+    assert gaps({"c": series["c"]}, ["p", "q"]) == ""
+
+
+def test_long_names_lose_their_middle():
+    assert shorten("abcdefghijklmnop", 7) == "abc…nop"
+    assert shorten(12, 7) == "12"

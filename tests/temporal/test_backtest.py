@@ -1,0 +1,475 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.metrics import f1_score
+from sklearn.svm import LinearSVC
+
+from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, ScoreEvaluator
+from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.errors import TemporalBiasError, TemporalBiasWarning
+from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
+from transcendent.metrics.ranking import kept_shares
+from transcendent.temporal import Backtest, Retraining, backtest
+
+
+def stream(seed=0, n_months=10, per_month=150):
+    """The labelling direction turns a little every month."""
+    rng = np.random.default_rng(seed)
+    n = n_months * per_month
+    month = np.repeat(np.arange(n_months), per_month)
+    X = rng.normal(size=(n, 6))
+    angle = month / n_months
+    score = X[:, 0] * np.cos(angle) + X[:, 1] * np.sin(angle) + 0.3 * rng.normal(size=n)
+    times = np.datetime64("2021-01") + month.astype("timedelta64[M]")
+    return X, (score > 0.8).astype(int), times
+
+
+X, Y, TIMES = stream()
+TRAIN = "2021-05"
+
+
+def rejectors():
+    return {
+        "ICE": InductiveEvaluator(LinearSVC()),
+        "CCE": CrossConformalEvaluator(LinearSVC(), cv=4),
+        "CP-Reject": CPReject(LogisticRegression()),
+        "DroidEvolver": DroidEvolver(buffer_size=100),
+    }
+
+
+@pytest.fixture(scope="module")
+def result():
+    return backtest(rejectors(), X, Y, TIMES, train=TRAIN)
+
+
+def columns_equal(one, two):
+    assert list(one) == list(two)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
+
+
+def test_decisions_are_those_of_the_rejector_fitted_on_the_past(result):
+    past = np.datetime64(TRAIN) > TIMES
+    ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(X[past], Y[past])
+    expected = ice.decide(X[~past])
+    for name in ("labels", "accepted", "credibility", "confidence"):
+        np.testing.assert_array_equal(getattr(result.answers["ICE"], name), getattr(expected, name))
+    np.testing.assert_array_equal(result.y, Y[~past])
+    np.testing.assert_array_equal(result.rows, np.flatnonzero(~past))
+
+
+def test_a_rejector_that_judges_batches_is_given_periods(result):
+    past = np.datetime64(TRAIN) > TIMES
+    cp = CPReject(LogisticRegression(random_state=0), random_state=0).fit(X[past], Y[past])
+    for i, month in enumerate(np.unique(TIMES[~past])):
+        expected = cp.decide(X[month == TIMES])
+        np.testing.assert_array_equal(
+            result.answers["CP-Reject"].accepted[result.period == i], expected.accepted
+        )
+
+
+def test_the_table_has_a_row_per_rejector_period_and_subset(result):
+    frame = result.to_frame()
+    assert len(frame) == 4 * 6 * 3 == len(frame.drop_duplicates(["rejector", "period", "subset"]))
+    for name, answer in result.answers.items():
+        for i, period in enumerate(result.periods):
+            rows = result.period == i
+            for subset, chosen in (
+                ("baseline", rows),
+                ("kept", rows & answer.accepted),
+                ("rejected", rows & ~answer.accepted),
+            ):
+                row = frame[
+                    (frame.rejector == name) & (frame.period == period) & (frame.subset == subset)
+                ].iloc[0]
+                assert row.objects == chosen.sum()
+                expected = (
+                    f1_score(result.y[chosen], answer.labels[chosen], zero_division=np.nan)
+                    if chosen.any()
+                    else np.nan
+                )
+                np.testing.assert_allclose(row.f1, expected)
+                np.testing.assert_allclose(row.share, chosen.sum() / rows.sum())
+    np.testing.assert_array_equal(result.to_frame("polars")["f1"].to_numpy(), frame.f1)
+
+
+def test_rejection_of_true_classes(result):
+    frame = result.to_frame(table="by_class")
+    answer = result.answers["CCE"]
+    row = frame[(frame.rejector == "CCE") & (frame.period == "2021-07") & (frame["class"] == 1)].iloc[0]
+    own = (result.period == 2) & (result.y == 1)
+    assert (row.objects, row.rejected) == (own.sum(), (own & ~answer.accepted).sum())
+    assert row.rejection_rate == row.rejected / row.objects
+
+
+def test_summary_is_what_its_columns_say(result):
+    summary = result.to_frame(table="summary").set_index("rejector")
+    past = np.datetime64(TRAIN) > TIMES
+    ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(X[past], Y[past])
+    decisions = ice.decide(X[~past])
+    overall = rejection_metrics(Y[~past], decisions)
+    row = summary.loc["ICE"]
+    assert row.f1_kept == overall["kept"]["f1"]
+    assert row.error_rejected == overall["rejected"]["error"]
+    assert row.errors_caught == overall["rejected"]["share_of_errors"]
+    assert row.rejection_rate == decisions.rejection_rate
+    f1 = result.series("ICE", "f1", "kept")
+    assert row.aut_f1_kept == pytest.approx((f1[:-1] + f1[1:]).sum() / 2 / 5)
+    wrong, periods = decisions.labels != Y[~past], np.repeat(np.arange(6), 150)
+    each = [risk_coverage(wrong[periods == i], decisions.credibility[periods == i]).aurc for i in range(6)]
+    assert row.aurc == pytest.approx(np.mean(each))
+    caught = sum(
+        errors_caught(wrong[periods == i], decisions.credibility[periods == i]) * wrong[periods == i].sum()
+        for i in range(6)
+    )
+    assert row.caught_at_15 == pytest.approx(caught / wrong.sum())
+    kept = np.concatenate([kept_shares(decisions.credibility[periods == i], 0.15) for i in range(6)])
+    assert row.f1_kept_at_15 == pytest.approx(f1_score(Y[~past], decisions.labels, sample_weight=kept))
+    assert result.at_rejection("ICE", 0.15)["kept"]["share"] == pytest.approx(0.85)
+    text = repr(result)
+    assert "900 objects in 6 periods, 2021-05 to 2021-10" in text
+    assert all(name in text for name in result.answers)
+
+
+def test_ranks_by_what_the_rejector_ranks_by(result):
+    assert result.answers["CP-Reject"].ranked_by == "confidence"
+    assert result.answers["CP-Reject"].ranking is result.answers["CP-Reject"].confidence
+    assert result.answers["ICE"].ranking is result.answers["ICE"].credibility
+
+
+def test_intervals_hold_the_value_and_narrow_with_more_objects(result):
+    low, high, area = result.intervals("ICE", "error", "baseline", n_resamples=500)
+    values = result.series("ICE", "error", "baseline")
+    assert np.all((low <= values) & (values <= high))
+    assert area[0] <= result.aut("ICE", "error", "baseline").value <= area[1]
+    assert area[1] - area[0] < np.mean(high - low)
+    exact = np.sqrt(values * (1 - values) / 150) * 1.96
+    np.testing.assert_allclose((high - low) / 2, exact, rtol=0.25)
+    again = result.intervals("ICE", "error", "baseline", n_resamples=500)
+    np.testing.assert_array_equal(low, again[0])
+
+
+def test_intervals_of_what_is_undefined_everywhere():
+    keep_all = InductiveEvaluator(LinearSVC(), search=ExactSearch("rejection_rate", max_rejection=None))
+    found = backtest({"ICE": keep_all}, X, Y, TIMES, train=TRAIN)
+    low, high, area = found.intervals("ICE", "f1", "rejected", n_resamples=50)
+    assert np.isnan([*low, *high, *area]).all()
+    assert "F1 of rejected is undefined in 6 periods" in repr(found)
+
+
+def test_saved_and_loaded(result, tmp_path):
+    loaded = Backtest.load(result.save(tmp_path / "run"))
+    columns_equal(loaded.table, result.table)
+    columns_equal(loaded.by_class, result.by_class)
+    columns_equal(loaded.summary(), result.summary())
+    assert loaded.answers["ICE"].votes is None
+    np.testing.assert_array_equal(loaded.answers["CCE"].votes, result.answers["CCE"].votes)
+    manifest = json.loads((tmp_path / "run/manifest.json").read_text())
+    assert manifest["versions"]["scikit-learn"]
+    assert manifest["random_state"] == 0
+    assert len(manifest["data"]) == 64
+    assert set(manifest["seconds"]["ICE"]) == {"fit", "decide"}
+    assert "LinearSVC(random_state=0)" in manifest["rejectors"]["ICE"]
+    assert pq.read_table(tmp_path / "run/table.parquet").num_rows == 72
+
+
+def test_in_parallel_it_is_the_same(result):
+    columns_equal(backtest(rejectors(), X, Y, TIMES, train=TRAIN, n_jobs=2).table, result.table)
+
+
+@pytest.mark.parametrize("form", ["sparse", "pandas", "polars", "shuffled", "text labels"])
+def test_rows_of_any_form(result, form):
+    rows, y, times = X, Y, TIMES
+    if form == "sparse":
+        rows = sp.csr_matrix(X)
+    elif form == "pandas":
+        rows, y, times = pd.DataFrame(X), pd.Series(Y), pd.Series(TIMES.astype("datetime64[ns]"))
+    elif form == "polars":
+        rows = pl.DataFrame(X)
+    elif form == "text labels":
+        y = np.array(["good", "bad"], dtype=object)[Y]
+    elif form == "shuffled":
+        order = np.random.default_rng(0).permutation(len(Y))
+        rows, y, times = X[order], Y[order], TIMES[order]
+    found = backtest(
+        {"ICE": InductiveEvaluator(LinearSVC())},
+        rows,
+        y,
+        times,
+        train=TRAIN,
+        pos_label="good" if form == "text labels" else None,
+    )
+    assert found.periods == result.periods
+    if form == "text labels":
+        assert found.classes.tolist() == ["bad", "good"]
+    elif form != "shuffled":
+        np.testing.assert_allclose(found.series("ICE"), result.series("ICE")[: len(found.periods)], atol=0.02)
+    assert np.nanmean(found.series("ICE", "error", "kept")) < np.nanmean(
+        found.series("ICE", "error", "rejected")
+    )
+
+
+def test_periods_without_objects_stay():
+    rows = np.datetime64("2021-07") != TIMES
+    with_gap = backtest(rejectors(), X[rows], Y[rows], TIMES[rows], train=TRAIN)
+    assert with_gap.periods[2] == "2021-07"
+    for name in with_gap.answers:
+        assert np.isnan(with_gap.series(name, "error", "baseline")[2])
+        assert 2 in with_gap.aut(name, "f1", "kept").undefined
+    assert "undefined in" in repr(with_gap)
+
+
+def test_classes_never_trained_on_count_as_errors():
+    y = Y.copy()
+    new = (np.datetime64("2021-08") <= TIMES) & (X[:, 3] > 1)
+    y[new] = 2
+    found = backtest(InductiveEvaluator(LinearSVC()), X, y, TIMES, train=TRAIN)
+    assert found.classes.tolist() == [0, 1, 2]
+    kept = found.series("InductiveEvaluator", "error", "baseline")
+    assert kept[3:].min() > kept[:3].max()
+    table = found.to_frame(table="by_class")
+    assert table[(table["class"] == 2) & (table.period >= "2021-08")].objects.sum() == new.sum()
+
+
+def test_chronological_calibration():
+    found = backtest(rejectors(), X, Y, TIMES, train=TRAIN, chronological=True)
+    past = np.datetime64(TRAIN) > TIMES
+    ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(
+        X[past], Y[past], times=TIMES[past]
+    )
+    np.testing.assert_array_equal(found.answers["ICE"].accepted, ice.decide(X[~past]).accepted)
+
+
+def literal_retraining(rejector, retrain):
+    """Month by month, as an analyst would do it by hand."""
+    past = np.datetime64(TRAIN) > TIMES
+    rows, labelled, accepted = np.flatnonzero(past), [], []
+    for i, month in enumerate(np.unique(TIMES[~past])):
+        if i % retrain.every == 0:
+            train = np.sort(np.concatenate([rows, np.array(labelled, dtype=int)]))
+            fitted = clone(rejector).fit(X[train], Y[train])
+        test = np.flatnonzero(month == TIMES)
+        decisions = fitted.decide(X[test])
+        accepted.append(decisions.accepted)
+        chosen = retrain.select(fitted, X[test], decisions, np.random.default_rng((0, i)))
+        labelled.extend(test[chosen])
+    return np.concatenate(accepted)
+
+
+@pytest.mark.parametrize("choose", ["rejected", "margin", "random", "mixed"])
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_retraining_against_a_loop_by_hand(choose, every):
+    ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0)
+    retrain = Retraining(30, choose, every)
+    found = backtest(ice, X, Y, TIMES, train=TRAIN, retrain=retrain)
+    expected = literal_retraining(ice, retrain)
+    np.testing.assert_array_equal(found.answers["InductiveEvaluator"].accepted, expected)
+    assert found.manifest["labelled"] == {"InductiveEvaluator": 30 * 6}
+
+
+def test_labels_help():
+    def error(retrain):
+        found = backtest(InductiveEvaluator(LinearSVC()), X, Y, TIMES, train=TRAIN, retrain=retrain)
+        return found.series("InductiveEvaluator", "error", "baseline")[-3:].mean()
+
+    assert error(Retraining(100)) < error(None) - 0.02
+
+
+def test_biases_are_refused_or_warned_about():
+    mixed = np.random.default_rng(0).random(len(Y)) < 0.4
+    with pytest.raises(TemporalBiasError, match="training_after_test"):
+        backtest(rejectors(), X, Y, TIMES, train=mixed)
+    with pytest.warns(TemporalBiasWarning, match="class_ratio") as caught:
+        backtest({"ICE": InductiveEvaluator(LinearSVC())}, X, Y, TIMES, train=TRAIN, class_ratio={1: 0.5})
+    assert caught[0].filename == __file__
+    backtest(
+        {"ICE": InductiveEvaluator(LinearSVC())}, X, Y, TIMES, train=mixed, allow=["training_after_test"]
+    )
+
+
+def test_the_rejectors_given_stay_as_they_were():
+    given = rejectors()
+    backtest(given, X, Y, TIMES, train=TRAIN)
+    assert all(not hasattr(rejector, "classes_") for rejector in given.values())
+    assert given["ICE"].random_state is None
+
+
+def test_seeds_of_everything_random_are_set():
+    sgd = InductiveEvaluator(SGDClassifier(loss="log_loss"))
+    runs = [backtest(sgd, X, Y, TIMES, train=TRAIN, random_state=seed) for seed in (0, 0, 1)]
+    columns_equal(runs[0].table, runs[1].table)
+    assert not np.array_equal(runs[0].table["f1"], runs[2].table["f1"])
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({}, ValueError, "no rejectors"),
+        ([InductiveEvaluator(LinearSVC())] * 2, ValueError, "a dict that names them"),
+        ({"svm": LinearSVC()}, TypeError, "svm is not a rejector"),
+        ({"none": None}, TypeError, "none is not a rejector"),
+    ],
+)
+def test_what_is_no_rejector_is_refused(given, error, message):
+    with pytest.raises(error, match=message):
+        backtest(given, X, Y, TIMES, train=TRAIN)
+
+
+def test_bad_questions_are_answered_with_what_there_is(result):
+    with pytest.raises(ValueError, match="no rejector 'ice'; there are"):
+        result.series("ice")
+    with pytest.raises(ValueError, match="no metric 'auc'"):
+        result.series("ICE", "auc")
+    with pytest.raises(ValueError, match="no metric 'auc'"):
+        result.intervals("ICE", "auc")
+    with pytest.raises(ValueError, match="no subset 'all'; the subsets are baseline"):
+        result.aut("ICE", "f1", "all")
+    with pytest.raises(ValueError, match="no table"):
+        result.to_frame("spark")
+    with pytest.raises(ValueError, match="pos_label 5"):
+        backtest(rejectors(), X, Y, TIMES, train=TRAIN, pos_label=5)
+
+
+def test_rows_that_differ_in_number_are_refused():
+    with pytest.raises(ValueError, match="inconsistent"):
+        backtest(rejectors(), X[1:], Y, TIMES, train=TRAIN)
+    with pytest.raises(ValueError, match="times has 1499 entries for 1500 rows"):
+        backtest(rejectors(), X, Y, TIMES[1:], train=TRAIN)
+
+
+def test_a_folder_keeps_what_is_done(tmp_path, result):
+    first = backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path / "run")
+    columns_equal(first.table, result.table)
+    again = backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path / "run")
+    columns_equal(again.table, result.table)
+    assert again.manifest["finished"] == first.manifest["finished"]
+
+
+def test_a_folder_of_another_run_is_refused(tmp_path):
+    one = {"ICE": InductiveEvaluator(LinearSVC())}
+    backtest(one, X, Y, TIMES, train=TRAIN, folder=tmp_path / "run")
+    for change in (
+        {"rejectors": {"ICE": InductiveEvaluator(LinearSVC(C=2))}},
+        {"y": 1 - Y},
+        {"random_state": 1},
+    ):
+        given = {"rejectors": one, "y": Y, "random_state": 0} | change
+        with pytest.raises(ValueError, match="holds another backtest"):
+            backtest(
+                given["rejectors"],
+                X,
+                given["y"],
+                TIMES,
+                train=TRAIN,
+                random_state=given["random_state"],
+                folder=tmp_path / "run",
+            )
+    (tmp_path / "run/manifest.json").unlink()
+    with pytest.raises(ValueError, match="holds another backtest: rejectors differ"):
+        backtest(
+            {"ICE": InductiveEvaluator(LinearSVC(C=2))}, X, Y, TIMES, train=TRAIN, folder=tmp_path / "run"
+        )
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+class StopsAfter(InductiveEvaluator):
+    """Raises when it has decided a number of batches."""
+
+    left = 0
+
+    def decide(self, rows):
+        if StopsAfter.left == 0:
+            raise InterruptedRunError
+        StopsAfter.left -= 1
+        return super().decide(rows)
+
+
+@pytest.mark.parametrize("retrain", [None, Retraining(20), Retraining(20, "mixed", every=3)])
+@pytest.mark.parametrize("stop", range(1, 6))
+def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, stop):
+    def run(folder):
+        given = {"evolves": DroidEvolver(buffer_size=50), "stops": StopsAfter(LinearSVC())}
+        return backtest(given, X, Y, TIMES, train=TRAIN, retrain=retrain, folder=folder)
+
+    StopsAfter.left = 100
+    whole = run(None)
+    StopsAfter.left = stop
+    with pytest.raises(InterruptedRunError):
+        run(tmp_path)
+    for file in sorted(tmp_path.glob("checkpoints/evolves*"))[stop - 1 :: 2]:
+        file.unlink()  # as if the other rejector had been cut off too
+    StopsAfter.left = 6 - stop
+    columns_equal(run(tmp_path).table, whole.table)
+    assert StopsAfter.left == 0
+
+
+SCRIPT = """
+    import sys, time
+    sys.path.insert(0, {tests!r})
+    from test_backtest import *
+
+    class Slow(InductiveEvaluator):
+        def decide(self, rows):
+            time.sleep({pause})
+            return super().decide(rows)
+
+    if __name__ == "__main__":
+        given = rejectors() | {{"slow": Slow(LinearSVC())}}
+        result = backtest(given, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, every=2),
+                          folder={folder!r}, n_jobs=2)
+        result.save({out!r})
+"""
+
+
+def test_killed_in_the_middle_it_resumes_to_the_same_table(tmp_path):
+    def script(folder, out, pause):
+        tests = os.path.dirname(__file__)
+        path = tmp_path / f"{out}.py"
+        path.write_text(
+            textwrap.dedent(
+                SCRIPT.format(
+                    tests=tests, folder=str(tmp_path / folder), out=str(tmp_path / out), pause=pause
+                )
+            )
+        )
+        return [sys.executable, str(path)]
+
+    subprocess.run(script("whole", "expected", 0), check=True)
+    process = subprocess.Popen(script("cut", "found", 0.5), start_new_session=True, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while len(list((tmp_path / "cut").glob("checkpoints/slow*.npz"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = list((tmp_path / "cut").glob("checkpoints/*.npz"))
+    assert 2 <= len(done) < 30
+    assert not (tmp_path / "cut/manifest.json").exists()
+    subprocess.run(script("cut", "found", 0), check=True)
+    columns_equal(Backtest.load(tmp_path / "found").table, Backtest.load(tmp_path / "expected").table)
+
+
+def test_score_evaluators_have_their_own_interface():
+    with pytest.raises(TypeError, match=r"is not a rejector|missing|unexpected"):
+        backtest({"vendor": ScoreEvaluator()}, X, Y, TIMES, train=TRAIN)
+
+
+def test_probabilities_and_credibility_agree_over_time():
+    given = {"ICE": InductiveEvaluator(LinearSVC()), "margin": ProbabilityThresholds(LinearSVC())}
+    found = backtest(given, X, Y, TIMES, train=TRAIN)
+    assert np.mean(found.answers["ICE"].accepted != found.answers["margin"].accepted) < 0.02

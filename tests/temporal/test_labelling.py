@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from transcendent import CrossConformalEvaluator, InductiveEvaluator, TransductiveEvaluator
+from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.temporal import Retraining
+from transcendent.temporal.labelling import margins
+
+X, Y = make_classification(1500, n_informative=6, flip_y=0.1, random_state=0)
+ICE = InductiveEvaluator(LinearSVC(), random_state=0).fit(X[:1000], Y[:1000])
+NEW = X[1000:]
+DECISIONS = ICE.decide(NEW)
+
+
+def select(n, choose, seed=0):
+    return Retraining(n, choose).select(ICE, NEW, DECISIONS, np.random.default_rng(seed))
+
+
+def test_rejected_first_then_the_least_credible():
+    rejected = np.flatnonzero(DECISIONS.rejected)
+    few = select(10, "rejected")
+    assert set(few) <= set(rejected)
+    left = np.setdiff1d(rejected, few)
+    assert DECISIONS.credibility[few].max() <= DECISIONS.credibility[left].min()
+    many = select(len(rejected) + 20, "rejected")
+    assert set(rejected) <= set(many)
+    added, never = np.setdiff1d(many, rejected), np.setdiff1d(np.arange(500), many)
+    assert DECISIONS.credibility[added].max() <= DECISIONS.credibility[never].min()
+
+
+def test_by_margin():
+    distance = np.abs(ICE.estimator_.decision_function(NEW))
+    np.testing.assert_array_equal(select(25, "margin"), np.sort(np.argsort(distance)[:25]))
+
+
+def test_at_random_and_mixed_are_seeded():
+    for choose in ("random", "mixed"):
+        np.testing.assert_array_equal(select(40, choose), select(40, choose))
+        assert not np.array_equal(select(40, choose), select(40, choose, seed=1))
+    half = select(20, "rejected")
+    assert set(half) <= set(select(40, "mixed"))
+
+
+@pytest.mark.parametrize("choose", ["rejected", "margin", "random", "mixed"])
+def test_never_more_than_there_are_nor_twice(choose):
+    for n in (1, 7, 499, 500, 900):
+        chosen = select(n, choose)
+        assert len(chosen) == min(n, 500)
+        assert np.array_equal(chosen, np.unique(chosen))
+
+
+def test_margins_of_every_kind_of_detector():
+    rejectors = [
+        InductiveEvaluator(make_pipeline(StandardScaler(), LogisticRegression())),
+        InductiveEvaluator(GaussianNB()),
+        TransductiveEvaluator(LinearSVC(), cv=3),
+        ProbabilityThresholds(LogisticRegression()),
+        CPReject(LinearSVC()),
+    ]
+    for rejector in rejectors:
+        assert margins(rejector.fit(X[:1000], Y[:1000]), NEW).shape == (500,)
+    cce = CrossConformalEvaluator(LinearSVC(), cv=3, random_state=0).fit(X[:1000], Y[:1000])
+    each = [np.abs(d.detector.estimator.decision_function(NEW)) for d in cce.detectors_]
+    np.testing.assert_allclose(margins(cce, NEW), np.mean(each, axis=0))
+    proba = GaussianNB().fit(X[:1000], Y[:1000])
+    found = margins(InductiveEvaluator(GaussianNB(), random_state=0).fit(X[:1000], Y[:1000]), NEW)
+    assert np.corrcoef(found, np.abs(proba.predict_proba(NEW) @ [1, -1]))[0, 1] > 0.9
+
+
+def test_a_rejector_without_a_detector_has_no_margin():
+    evolver = DroidEvolver(random_state=0).fit(X[:1000], Y[:1000])
+    with pytest.raises(ValueError, match="DroidEvolver shows no detector"):
+        margins(evolver, NEW)
+
+
+@pytest.mark.parametrize(
+    "options", [{"labels": 0}, {"labels": 5, "every": 0}, {"labels": 5, "choose": "best"}]
+)
+def test_bad_budgets_are_refused(options):
+    with pytest.raises(ValueError, match=r"at least 1|choose must be"):
+        Retraining(**options)

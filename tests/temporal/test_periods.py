@@ -1,0 +1,125 @@
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transcendent.temporal import cut_periods, time_split
+
+dates = st.lists(st.dates(date(1965, 1, 1), date(2035, 12, 31)), min_size=1, max_size=20)
+
+
+def name(day, period):
+    year, week, _ = day.isocalendar()
+    return {
+        "year": f"{day.year}",
+        "quarter": f"{day.year}-Q{(day.month - 1) // 3 + 1}",
+        "month": f"{day.year}-{day.month:02}",
+        "week": f"{year}-W{week:02}",
+        "day": day.isoformat(),
+    }[period]
+
+
+@given(dates, st.sampled_from(["year", "quarter", "month", "week", "day"]))
+def test_every_object_is_in_its_calendar_period(days, period):
+    periods = cut_periods(np.array(days, dtype="datetime64[D]"), period)
+    assert [periods.labels[c] for c in periods.codes] == [name(day, period) for day in days]
+
+
+@given(dates, st.sampled_from(["year", "quarter", "month", "week"]))
+def test_no_period_between_the_first_and_the_last_is_missing(days, period):
+    periods = cut_periods(np.array(days, dtype="datetime64[D]"), period)
+    every = {name(min(days) + timedelta(n), period) for n in range((max(days) - min(days)).days + 1)}
+    assert set(periods.labels) == every
+    assert len(periods.labels) == len(every)
+    assert periods.counts.sum() == len(days)
+    assert sorted(np.concatenate(periods.rows).tolist()) == list(range(len(days)))
+
+
+def test_months_do_not_drift():
+    periods = cut_periods(["2024-01-31", "2024-02-29", "2024-03-30", "2024-03-31"], "month")
+    assert periods.labels == ("2024-01", "2024-02", "2024-03")
+    assert periods.counts.tolist() == [1, 1, 2]
+
+
+def test_the_same_moment_in_any_form():
+    moment = datetime(2024, 5, 31, 23, 30, tzinfo=timezone(timedelta(hours=-2)))
+    for times in (
+        [moment],
+        [moment.astimezone(UTC).replace(tzinfo=None)],
+        pd.Series(pd.to_datetime([moment])),
+        np.array(["2024-06-01T01:30"], dtype="datetime64[s]"),
+        ["2024-06-01T01:30"],
+    ):
+        assert cut_periods(times, "month").labels == ("2024-06",)
+
+
+def test_given_labels_are_taken_in_their_order():
+    periods = cut_periods(["w02", "w10", "w02", "w01"], None)
+    assert periods.labels == ("w01", "w02", "w10")
+    assert periods.codes.tolist() == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("times", "period", "message"),
+    [
+        ([1, 2], "month", "pass period=None"),
+        (["soon"], "month", "ISO dates"),
+        (["2024-01-01"], "fortnight", "period must be one of"),
+        (["2024-01-01", None], "month", "missing|ISO"),
+        ([1.0, np.nan], None, "missing values"),
+        ([[1, 2]], None, "one entry per row"),
+    ],
+)
+def test_bad_times_are_refused(times, period, message):
+    with pytest.raises(ValueError, match=message):
+        cut_periods(times, period)
+
+
+DAYS = np.arange("2023-01-01", "2024-07-01", dtype="datetime64[D]")
+
+
+def test_training_ends_where_testing_begins():
+    for train in (
+        "2024",
+        "2024-01-01",
+        date(2024, 1, 1),
+        datetime(2024, 1, 1, tzinfo=UTC),
+        np.datetime64("2024"),
+    ):
+        split = time_split(DAYS, train=train)
+        assert DAYS[split.train].max() < np.datetime64("2024-01-01") <= DAYS[split.test].min()
+        assert split.periods.labels[0] == "2024-01"
+        assert len(split.train) + len(split.test) == len(DAYS)
+
+
+def test_a_window_and_a_calibration_window():
+    split = time_split(DAYS, train=("2023-03", "2024-01"), calibration="2023-11")
+    assert str(DAYS[split.train[0]]) == "2023-03-01"
+    assert str(DAYS[split.train[-1]]) == "2023-10-31"
+    assert str(DAYS[split.calibration[0]]) == "2023-11-01"
+    assert str(DAYS[split.test[0]]) == "2024-01-01"
+
+
+def test_a_mask_and_labels():
+    weeks = np.repeat(np.arange(10), 3)
+    assert len(time_split(weeks, train=4, period=None).train) == 12
+    assert len(time_split(weeks, train=weeks < 4, period=None).periods) == 6
+    assert time_split(["a", "b", "c"], train="b", period=None).periods.labels == ("b", "c")
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ("2020", "no rows to train on"),
+        ("2030", "no rows to test on"),
+        ("someday", "not a date"),
+        (np.ones(3, dtype=bool), "a mask of the"),
+        (np.arange(len(DAYS)), "a mask of the"),
+    ],
+)
+def test_splits_that_cannot_be_are_refused(train, message):
+    with pytest.raises(ValueError, match=message):
+        time_split(DAYS, train=train)
