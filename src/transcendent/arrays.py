@@ -64,24 +64,36 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
     return _safe_indexing(X, rows)
 
 
+def as_slice(rows: IntArray) -> IntArray | slice:
+    """Consecutive rows as a slice, which copies nothing."""
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and np.all(np.diff(rows) == 1):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
 def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
     """Which group of equal rows each row of a float64 array or CSR matrix is in, and the first of each."""
-    noise = np.random.default_rng(0).integers(1 << 63, size=X.shape[1], dtype=np.uint64)
-    if sp.issparse(X):
-        X = sp.csr_array(X, copy=True)
-        X.sum_duplicates()
-        X.eliminate_zeros()
-        sums = np.cumsum(_digest(X.data) * noise[X.indices])
-        keys = np.diff(np.concatenate([np.zeros(1, np.uint64), sums])[X.indptr])
-    else:
-        X = np.ascontiguousarray(X)
-        keys = _digest(X) @ noise
-    _, first, groups = np.unique(keys, return_index=True, return_inverse=True)
+    _, first, groups = np.unique(row_keys(X), return_index=True, return_inverse=True)
     same = X[first[groups]]
     equal = not (same != X).nnz if sp.issparse(X) else np.array_equal(same, X, equal_nan=True)
     if not equal:  # different rows have one key: take none for equal
         return np.arange(X.shape[0]), np.arange(X.shape[0])
     return groups, first
+
+
+def row_keys(X: Any) -> npt.NDArray[np.uint64]:
+    """Numbers that are equal for equal rows and, but for a chance of 2⁻⁶⁴, for no others."""
+    noise = np.random.default_rng(0).integers(1 << 63, size=X.shape[1], dtype=np.uint64)
+    if sp.issparse(X):
+        X = sp.csr_array(X, copy=True, dtype=np.float64)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        sums = np.cumsum(_digest(X.data) * noise[X.indices])
+        return np.asarray(np.diff(np.concatenate([np.zeros(1, np.uint64), sums])[X.indptr]))
+    keys = np.empty(X.shape[0], dtype=np.uint64)
+    for rows in chunks(X.shape[0], max(1, (1 << 22) // X.shape[1])):
+        keys[rows] = _digest(X[rows].astype(np.float64) + 0.0) @ noise  # -0.0 is 0.0
+    return keys
 
 
 def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:

@@ -1,3 +1,5 @@
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -15,7 +17,7 @@ def literal(cp, rows):
     calibration = cp.evaluator_.calibration_
     detector = cp.evaluator_.detectors_[0].detector
     own, scores = detector.answer(rows)
-    labels, confidences = [], []
+    labels, seconds, credibilities = [], [], []
     for i, score in enumerate(scores):
         p = []
         for c in range(scores.shape[1]):
@@ -25,21 +27,19 @@ def literal(cp, rows):
             p.append((sum(alpha >= score[c] for alpha in bag) + 1) / (len(bag) + 1))
         best = [c for c in range(len(p)) if p[c] == max(p)]
         labels.append(int(own[i]) if own[i] in best else best[0])
-        confidences.append(1 - sorted(p)[-2])
-    return np.array(labels), confidences
+        seconds.append(sorted(p)[-2])
+        credibilities.append(max(p))
+    return np.array(labels), seconds, credibilities
 
 
-def kept_literally(confidences, *, max_errors=None, rejection_rate=0.15):
+def kept_literally(seconds, credibilities, *, max_errors=None, rejection_rate=0.15):
     """The longest run of the most confident objects that is expected to hold at most k errors."""
-    n = len(confidences)
-    order = sorted(range(n), key=lambda i: -confidences[i])
-    expected = [n * (1 - confidences[i]) for i in order]
-    if max_errors is None:
-        length = int((1 - rejection_rate) * n)
-        if length == 0:
-            return set()
-        max_errors = expected[length - 1]
-    return {i for i, errors in zip(order, expected, strict=True) if errors <= max_errors}
+    n = len(seconds)
+    if max_errors is not None:
+        return {i for i in range(n) if Fraction(seconds[i]).limit_denominator(1000) * n <= max_errors}
+    ranks = sorted((seconds[i], -credibilities[i]) for i in range(n))
+    last = ranks[int((1 - rejection_rate) * n) - 1]
+    return {i for i in range(n) if (seconds[i], -credibilities[i]) <= last}
 
 
 @pytest.mark.parametrize("options", [{}, {"rejection_rate": 0.4}, {"max_errors": 3}, {"max_errors": 0}])
@@ -48,12 +48,12 @@ def test_against_a_literal_implementation(seed, options):
     forest = RandomForestClassifier(15, random_state=seed)
     cp = CPReject(forest, random_state=seed, **options).fit(X[:300], Y[:300])
     batch = X[300:380]
-    labels, confidences = literal(cp, batch)
+    labels, seconds, credibilities = literal(cp, batch)
     decisions = cp.decide(batch)
     np.testing.assert_array_equal(decisions.labels, labels)
     np.testing.assert_array_equal(cp.predict(batch), labels)
-    np.testing.assert_allclose(decisions.confidence, confidences)
-    assert set(np.flatnonzero(decisions.accepted)) == kept_literally(confidences, **options)
+    np.testing.assert_allclose(decisions.confidence, 1 - np.array(seconds))
+    assert set(np.flatnonzero(decisions.accepted)) == kept_literally(seconds, credibilities, **options)
 
 
 def test_rejects_the_share_asked_for_but_keeps_ties():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
@@ -12,7 +13,7 @@ from sklearn.svm import LinearSVC
 from transcendent import ExactSearch, InductiveEvaluator
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.datasets import load_apigraph
-from transcendent.errors import MeasureError
+from transcendent.errors import CalibrationError, MeasureError
 
 X, Y = make_classification(4000, n_informative=8, flip_y=0.1, weights=[0.8], random_state=0)
 
@@ -75,7 +76,7 @@ def test_a_soft_voting_judge():
     rejector = ProbabilityThresholds(LinearSVC(), judge=voting, random_state=0).fit(X[:2000], Y[:2000])
     decisions = rejector.decide(X[2000:])
     np.testing.assert_array_equal(decisions.labels, rejector.estimator_.predict(X[2000:]))
-    p = rejector.judge_.predict_proba(X[2000:])
+    p = rejector.evaluator_.measure_.judge_.predict_proba(X[2000:])
     np.testing.assert_array_equal(decisions.credibility, p[np.arange(2000), decisions.labels])
     assert np.any(p.argmax(axis=1) != decisions.labels)
 
@@ -90,10 +91,30 @@ def test_several_classes():
 
 
 def test_a_detector_without_scores_is_refused():
-    with pytest.raises(MeasureError, match="NoScores has neither predict_proba nor decision_function"):
+    with pytest.raises(MeasureError, match="NoScores has no decision_function"):
         ProbabilityThresholds(NoScores(), random_state=0).fit(X, Y)
 
 
 class NoScores(NearestCentroid):
     predict_proba = property()
     decision_function = property()
+
+
+def test_large_margins_do_not_saturate():
+    """A detector on another scale answers alike, so the same objects must be kept."""
+    rejectors = [ProbabilityThresholds(SGDClassifier(random_state=0), random_state=0) for _ in range(2)]
+    small = rejectors[0].fit(X[:2000], Y[:2000])
+    large = rejectors[1].fit(X[:2000] * 1000, Y[:2000])
+    credibility = large.decide(X[2000:] * 1000).credibility
+    assert len(np.unique(credibility)) > 1990
+    assert small.decide(X[2000:]).rejection_rate > 0.05
+    assert large.decide(X[2000:] * 1000).rejection_rate > 0.05
+
+
+def test_a_frozen_detector_is_calibrated_on_all_rows_and_must_know_the_classes():
+    detector = LogisticRegression().fit(X[:1000], Y[:1000])
+    frozen = ProbabilityThresholds(FrozenEstimator(detector)).fit(X[1000:2000], Y[1000:2000])
+    assert len(frozen.evaluator_.calibration_.scores) == 1000
+    three = LogisticRegression().fit(X[:1000], Y[:1000] + (X[:1000, 0] > 1))
+    with pytest.raises(CalibrationError, match="the detector can answer 2"):
+        ProbabilityThresholds(FrozenEstimator(three)).fit(X[1000:2000], Y[1000:2000])

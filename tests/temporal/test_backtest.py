@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, ScoreEvaluator
@@ -126,6 +128,7 @@ def test_summary_is_what_its_columns_say(result):
     assert row.error_rejected == overall["rejected"]["error"]
     assert row.errors_caught == overall["rejected"]["share_of_errors"]
     assert row.rejection_rate == decisions.rejection_rate
+    assert row.positives_rejected == pytest.approx(decisions.rejected[Y[~past] == 1].mean())
     f1 = result.series("ICE", "f1", "kept")
     assert row.aut_f1_kept == pytest.approx((f1[:-1] + f1[1:]).sum() / 2 / 5)
     wrong, periods = decisions.labels != Y[~past], np.repeat(np.arange(6), 150)
@@ -167,7 +170,7 @@ def test_intervals_of_what_is_undefined_everywhere():
     found = backtest({"ICE": keep_all}, X, Y, TIMES, train=TRAIN)
     low, high, area = found.intervals("ICE", "f1", "rejected", n_resamples=50)
     assert np.isnan([*low, *high, *area]).all()
-    assert "F1 of rejected is undefined in 6 periods" in repr(found)
+    assert "F1 of rejected is undefined in 2021-05, 2021-06, 2021-07, 2021-08 and 2 more" in repr(found)
 
 
 def test_saved_and_loaded(result, tmp_path):
@@ -229,7 +232,7 @@ def test_periods_without_objects_stay():
     for name in with_gap.answers:
         assert np.isnan(with_gap.series(name, "error", "baseline")[2])
         assert 2 in with_gap.aut(name, "f1", "kept").undefined
-    assert "undefined in" in repr(with_gap)
+    assert "is undefined in 2021-07" in repr(with_gap)
 
 
 def test_classes_never_trained_on_count_as_errors():
@@ -245,7 +248,9 @@ def test_classes_never_trained_on_count_as_errors():
 
 
 def test_chronological_calibration():
-    found = backtest(rejectors(), X, Y, TIMES, train=TRAIN, chronological=True)
+    with pytest.raises(ValueError, match="chronological: CCE does not calibrate on the most recent"):
+        backtest(rejectors(), X, Y, TIMES, train=TRAIN, chronological=True)
+    found = backtest({"ICE": InductiveEvaluator(LinearSVC())}, X, Y, TIMES, train=TRAIN, chronological=True)
     past = np.datetime64(TRAIN) > TIMES
     ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(
         X[past], Y[past], times=TIMES[past]
@@ -319,6 +324,10 @@ def test_seeds_of_everything_random_are_set():
     [
         ({}, ValueError, "no rejectors"),
         ([InductiveEvaluator(LinearSVC())] * 2, ValueError, "a dict that names them"),
+        ({1: CPReject(LinearSVC()), "1": CPReject(LinearSVC())}, ValueError, "have one name"),
+        ({"class": InductiveEvaluator}, TypeError, "class is not a rejector"),
+        ({"vendor": ScoreEvaluator()}, TypeError, "vendor is not a rejector"),
+        ([("ICE", InductiveEvaluator(LinearSVC()))], TypeError, "given as a dict"),
         ({"svm": LinearSVC()}, TypeError, "svm is not a rejector"),
         ({"none": None}, TypeError, "none is not a rejector"),
     ],
@@ -337,10 +346,31 @@ def test_bad_questions_are_answered_with_what_there_is(result):
         result.intervals("ICE", "auc")
     with pytest.raises(ValueError, match="no subset 'all'; the subsets are baseline"):
         result.aut("ICE", "f1", "all")
-    with pytest.raises(ValueError, match="no table"):
+    with pytest.raises(ValueError, match="of 'pandas' or 'polars'"):
         result.to_frame("spark")
+    with pytest.raises(ValueError, match="the tables are"):
+        result.to_frame(table="byclass")
+    with pytest.raises(ValueError, match="level is a share"):
+        result.intervals("ICE", level=95)
     with pytest.raises(ValueError, match="pos_label 5"):
         backtest(rejectors(), X, Y, TIMES, train=TRAIN, pos_label=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"times": None}, ValueError, "needs to know when"),
+        ({"retrain": 50}, TypeError, r"such as Retraining\(50\)"),
+        ({"y": np.array([None, *Y[1:]], dtype=object)}, ValueError, "missing labels"),
+        ({"y": np.where(X[:, 0] > 2, np.nan, Y)}, ValueError, "NaN"),
+        ({"train": 2021}, ValueError, "is not a date"),
+        ({"period": "months"}, ValueError, "period must be one of"),
+    ],
+)
+def test_what_newcomers_get_wrong(given, error, message):
+    options = {"y": Y, "times": TIMES, "train": TRAIN} | given
+    with pytest.raises(error, match=message):
+        backtest({"ICE": InductiveEvaluator(LinearSVC())}, X, **options)
 
 
 def test_rows_that_differ_in_number_are_refused():
@@ -378,10 +408,100 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
                 folder=tmp_path / "run",
             )
     (tmp_path / "run/manifest.json").unlink()
-    with pytest.raises(ValueError, match="holds another backtest: rejectors differ"):
+    with pytest.raises(ValueError, match="holds another backtest: rejectors was"):
         backtest(
             {"ICE": InductiveEvaluator(LinearSVC(C=2))}, X, Y, TIMES, train=TRAIN, folder=tmp_path / "run"
         )
+
+
+def test_a_detector_fitted_otherwise_is_another_run(tmp_path):
+    def run(rows):
+        frozen = FrozenEstimator(LinearSVC(random_state=0).fit(X[rows], Y[rows]))
+        return backtest({"ICE": InductiveEvaluator(frozen)}, X, Y, TIMES, train=TRAIN, folder=tmp_path)
+
+    columns_equal(run(slice(0, 600)).table, run(slice(0, 600)).table)
+    with pytest.raises(ValueError, match="holds another backtest: fingerprints"):
+        run(slice(0, 60))
+
+
+def test_what_cannot_be_told_apart_has_no_folder(tmp_path):
+    strange = InductiveEvaluator(LinearSVC(), measure=lambda d, rows: -np.c_[rows[:, 0], -rows[:, 0]])
+    backtest({"strange": strange}, X, Y, TIMES, train=TRAIN)
+    with pytest.raises(ValueError, match="strange cannot be told from another"):
+        backtest({"strange": strange}, X, Y, TIMES, train=TRAIN, folder=tmp_path)
+
+
+def test_changed_code_of_ones_own_is_another_run(tmp_path):
+    fingerprints = set()
+    for body in ("-rows[:, :2]", "-rows[:, 1:3]"):
+        (tmp_path / "own_measure.py").write_text(f"def strange(d, rows):\n    return {body}\n")
+        script = (
+            "import sys\n"
+            f"sys.path.insert(0, {str(tmp_path)!r})\n"
+            "from own_measure import strange\n"
+            "from sklearn.svm import LinearSVC\n"
+            "from transcendent import InductiveEvaluator\n"
+            "from transcendent.temporal.provenance import fingerprint\n"
+            "print(fingerprint('own', InductiveEvaluator(LinearSVC(), measure=strange)))\n"
+        )
+        command = [sys.executable, "-B", "-c", script]
+        twice = {subprocess.run(command, check=True, capture_output=True).stdout for _ in range(2)}
+        assert len(twice) == 1
+        fingerprints |= twice
+    assert len(fingerprints) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut off"], ids=["empty", "cut off"])
+def test_a_damaged_checkpoint_is_decided_again(tmp_path, result, damage):
+    backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    for file in tmp_path.glob("checkpoints/*00002.npz"):
+        file.write_bytes(damage)
+    columns_equal(backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path).table, result.table)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be read; delete"):
+        backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+
+
+def test_numpy_numbers_resume_as_python_numbers(tmp_path):
+    given = {"pos_label": np.int64(1), "random_state": np.int64(3), "train": np.datetime64(TRAIN)}
+    for _ in range(2):
+        backtest({"ICE": InductiveEvaluator(LinearSVC())}, X, Y, TIMES, folder=tmp_path, **given)
+
+
+def test_rejectors_that_evolve_are_fed_in_the_order_of_time():
+    seconds = TIMES.astype("datetime64[s]") + np.arange(len(Y)).astype("timedelta64[s]")
+    order = np.random.default_rng(0).permutation(len(Y))
+    one = backtest({"de": DroidEvolver(buffer_size=100)}, X, Y, seconds, train=TRAIN)
+    two = backtest({"de": DroidEvolver(buffer_size=100)}, X[order], Y[order], seconds[order], train=TRAIN)
+    columns_equal(one.table, two.table)
+
+
+@pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+def test_a_new_class_joins_training_when_enough_is_labelled():
+    y = Y.copy()
+    y[(np.datetime64("2021-06") <= TIMES) & (X[:, 3] > 1)] = 2
+    ice = {"ICE": InductiveEvaluator(LinearSVC())}
+    found = backtest(ice, X, y, TIMES, train=TRAIN, retrain=Retraining(12, "rejected"))
+    assert found.pos_label == 1
+    assert 2 not in found.answers["ICE"].labels[found.period < 3]
+    many = backtest(ice, X, y, TIMES, train=TRAIN, retrain=Retraining(100, "rejected"))
+    assert many.classes.tolist() == [0, 1, 2]
+    assert many.manifest["labelled"] == {"ICE": 600}
+
+
+def test_splitters_are_seeded_too():
+    shuffled = CrossConformalEvaluator(LinearSVC(), cv=StratifiedKFold(3, shuffle=True))
+    runs = [backtest({"CCE": shuffled}, X, Y, TIMES, train=TRAIN) for _ in range(2)]
+    columns_equal(runs[0].table, runs[1].table)
+    assert shuffled.cv.random_state is None
+
+
+def test_biases_are_kept_in_the_manifest():
+    mixed = np.random.default_rng(0).random(len(Y)) < 0.4
+    ice = {"ICE": InductiveEvaluator(LinearSVC())}
+    found = backtest(ice, X, Y, TIMES, train=mixed, allow=["training_after_test"])
+    assert "newer than the oldest test row" in found.manifest["biases"]["training_after_test"]
 
 
 class InterruptedRunError(Exception):
@@ -420,13 +540,13 @@ def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, st
 
 
 SCRIPT = """
-    import sys, time
+    import os, sys, time
     sys.path.insert(0, {tests!r})
     from test_backtest import *
 
     class Slow(InductiveEvaluator):
         def decide(self, rows):
-            time.sleep({pause})
+            time.sleep(float(os.environ["PAUSE"]))
             return super().decide(rows)
 
     if __name__ == "__main__":
@@ -438,20 +558,21 @@ SCRIPT = """
 
 
 def test_killed_in_the_middle_it_resumes_to_the_same_table(tmp_path):
-    def script(folder, out, pause):
+    def script(folder, out):
         tests = os.path.dirname(__file__)
         path = tmp_path / f"{out}.py"
         path.write_text(
             textwrap.dedent(
-                SCRIPT.format(
-                    tests=tests, folder=str(tmp_path / folder), out=str(tmp_path / out), pause=pause
-                )
+                SCRIPT.format(tests=tests, folder=str(tmp_path / folder), out=str(tmp_path / out))
             )
         )
         return [sys.executable, str(path)]
 
-    subprocess.run(script("whole", "expected", 0), check=True)
-    process = subprocess.Popen(script("cut", "found", 0.5), start_new_session=True, stderr=subprocess.DEVNULL)
+    quick, slow = os.environ | {"PAUSE": "0"}, os.environ | {"PAUSE": "0.5"}
+    subprocess.run(script("whole", "expected"), check=True, env=quick)
+    process = subprocess.Popen(
+        script("cut", "found"), start_new_session=True, stderr=subprocess.DEVNULL, env=slow
+    )
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "cut").glob("checkpoints/slow*.npz"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -460,13 +581,8 @@ def test_killed_in_the_middle_it_resumes_to_the_same_table(tmp_path):
     done = list((tmp_path / "cut").glob("checkpoints/*.npz"))
     assert 2 <= len(done) < 30
     assert not (tmp_path / "cut/manifest.json").exists()
-    subprocess.run(script("cut", "found", 0), check=True)
+    subprocess.run(script("cut", "found"), check=True, env=quick)
     columns_equal(Backtest.load(tmp_path / "found").table, Backtest.load(tmp_path / "expected").table)
-
-
-def test_score_evaluators_have_their_own_interface():
-    with pytest.raises(TypeError, match=r"is not a rejector|missing|unexpected"):
-        backtest({"vendor": ScoreEvaluator()}, X, Y, TIMES, train=TRAIN)
 
 
 def test_probabilities_and_credibility_agree_over_time():

@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, TransductiveEvaluator
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.temporal import Retraining
-from transcendent.temporal.labelling import margins
+from transcendent.temporal.labelling import joining, margins
 
 X, Y = make_classification(1500, n_informative=6, flip_y=0.1, random_state=0)
 ICE = InductiveEvaluator(LinearSVC(), random_state=0).fit(X[:1000], Y[:1000])
@@ -32,6 +32,23 @@ def test_rejected_first_then_the_least_credible():
     assert set(rejected) <= set(many)
     added, never = np.setdiff1d(many, rejected), np.setdiff1d(np.arange(500), many)
     assert DECISIONS.credibility[added].max() <= DECISIONS.credibility[never].min()
+
+
+def test_rejected_first_goes_by_what_the_rejector_ranks_by():
+    cp = CPReject(LinearSVC(), random_state=0).fit(X[:1000], Y[:1000])
+    decisions = cp.decide(NEW)
+    chosen = Retraining(20).select(cp, NEW, decisions, np.random.default_rng(0))
+    left = np.setdiff1d(np.flatnonzero(decisions.rejected), chosen)
+    assert decisions.confidence[chosen].max() <= decisions.confidence[left].min()
+
+
+def test_a_new_class_waits_until_there_is_enough_of_it():
+    y = np.array([0] * 50 + [1] * 50 + [2] * 19 + [0] * 5)
+    trained, labelled = np.arange(100), np.arange(100, 124)
+    assert joining(labelled, y, trained).tolist() == list(range(119, 124))
+    y[119] = 2
+    assert len(joining(labelled, y, trained)) == 24
+    assert len(joining(labelled[:0], y, trained)) == 0
 
 
 def test_by_margin():
@@ -66,8 +83,8 @@ def test_margins_of_every_kind_of_detector():
     for rejector in rejectors:
         assert margins(rejector.fit(X[:1000], Y[:1000]), NEW).shape == (500,)
     cce = CrossConformalEvaluator(LinearSVC(), cv=3, random_state=0).fit(X[:1000], Y[:1000])
-    each = [np.abs(d.detector.estimator.decision_function(NEW)) for d in cce.detectors_]
-    np.testing.assert_allclose(margins(cce, NEW), np.mean(each, axis=0))
+    each = [d.detector.estimator.decision_function(NEW) for d in cce.detectors_]
+    np.testing.assert_allclose(margins(cce, NEW), np.abs(np.mean(each, axis=0)))
     proba = GaussianNB().fit(X[:1000], Y[:1000])
     found = margins(InductiveEvaluator(GaussianNB(), random_state=0).fit(X[:1000], Y[:1000]), NEW)
     assert np.corrcoef(found, np.abs(proba.predict_proba(NEW) @ [1, -1]))[0, 1] > 0.9

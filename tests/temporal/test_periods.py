@@ -71,6 +71,9 @@ def test_given_labels_are_taken_in_their_order():
         (["2024-01-01", None], "month", "missing|ISO"),
         ([1.0, np.nan], None, "missing values"),
         ([[1, 2]], None, "one entry per row"),
+        (np.array([2014, 2015], dtype=object), "year", "must be dates"),
+        (["week-2", "week-10"], None, "puts 'week-10' before 'week-2'"),
+        (["1", "2", "10"], None, "Pad their numbers"),
     ],
 )
 def test_bad_times_are_refused(times, period, message):
@@ -103,7 +106,23 @@ def test_a_window_and_a_calibration_window():
     assert str(DAYS[split.test[0]]) == "2024-01-01"
 
 
+def test_rows_come_in_the_order_of_time():
+    order = np.random.default_rng(0).permutation(len(DAYS))
+    split = time_split(DAYS[order], train="2024", calibration="2023-10")
+    for rows in (split.train, split.calibration, split.test):
+        assert np.all(np.diff(DAYS[order][rows]) > np.timedelta64(0, "D"))
+
+
+def test_periods_begin_where_training_ends():
+    split = time_split(
+        DAYS[(np.datetime64("2024") > DAYS) | (np.datetime64("2024-03-15") < DAYS)], train="2024"
+    )
+    assert split.periods.labels[:3] == ("2024-01", "2024-02", "2024-03")
+    assert split.periods.counts[:2].tolist() == [0, 0]
+
+
 def test_a_mask_and_labels():
+    assert time_split(np.array([1, 2, 3, 4]), train=2.5, period=None).train.tolist() == [0, 1]
     weeks = np.repeat(np.arange(10), 3)
     assert len(time_split(weeks, train=4, period=None).train) == 12
     assert len(time_split(weeks, train=weeks < 4, period=None).periods) == 6
@@ -123,3 +142,8 @@ def test_a_mask_and_labels():
 def test_splits_that_cannot_be_are_refused(train, message):
     with pytest.raises(ValueError, match=message):
         time_split(DAYS, train=train)
+
+
+def test_an_empty_calibration_window_is_refused():
+    with pytest.raises(ValueError, match="no rows to calibrate on"):
+        time_split(DAYS, train="2023-06", calibration="2023-08")

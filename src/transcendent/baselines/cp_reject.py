@@ -5,14 +5,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions
-from transcendent.evaluators.base import DetectorWrapper
-from transcendent.evaluators.inductive import InductiveEvaluator
-from transcendent.thresholds.exact import ExactSearch
 
 
-class CPReject(DetectorWrapper):
+class CPReject(CalibratedBaseline):
     """Keeps the most confident answers of a batch while at most k of them are expected to be wrong.
 
     After Linusson et al. (2018). Unlike an evaluator it answers itself, with the class of the largest
@@ -28,8 +26,8 @@ class CPReject(DetectorWrapper):
         k: keep the largest set expected to hold no more errors. None sets k for each batch so that
         ``rejection_rate`` is rejected.
     rejection_rate : float
-        Share of every batch to reject where ``max_errors`` is None. Objects as confident as the last one kept
-        are kept too.
+        Share of every batch to reject where ``max_errors`` is None. Between equally confident objects
+        credibility decides; objects that tie in both with the last one kept are kept too.
     measure, calibration_size, random_state
         As for `InductiveEvaluator`.
 
@@ -78,49 +76,41 @@ class CPReject(DetectorWrapper):
             raise ValueError(f"max_errors is a number of errors or None, not {self.max_errors!r}.")
         if not 0 <= self.rejection_rate <= 1:
             raise ValueError(f"rejection_rate is a share between 0 and 1, not {self.rejection_rate!r}.")
-        keep_all = ExactSearch("rejection_rate", max_rejection=None)
-        evaluator = InductiveEvaluator(
-            self.estimator,
-            measure=self.measure,
-            search=keep_all,
-            calibration_size=self.calibration_size,
-            p_value="plus_one",
-            random_state=self.random_state,
-        )
-        self.evaluator_ = evaluator.fit(X, y, times=times)
-        self.classes_ = evaluator.classes_
-        if hasattr(evaluator, "n_features_in_"):
-            self.n_features_in_ = evaluator.n_features_in_
+        self._calibrate(X, y, times, measure=self.measure, p_value="plus_one")
         return self
 
     def predict(self, X: Any) -> AnyArray:
         """The class of each object's largest p-value."""
         check_is_fitted(self, "evaluator_")
-        return self.classes_[_largest(self.evaluator_.decide(X))]
+        return np.asarray(self.classes_[_largest(self.evaluator_.decide(X))])
 
     def decide(self, X: Any) -> Decisions:
         """Label every object of the batch and keep the most confident."""
         check_is_fitted(self, "evaluator_")
         answers = self.evaluator_.decide(X)
         codes, p = _largest(answers), answers.p_values
-        confidence = 1 - np.partition(p, -2, axis=1)[:, -2]
+        credibility = p[np.arange(len(p)), codes]
+        second = np.partition(p, -2, axis=1)[:, -2]
         return Decisions(
             labels=self.classes_[codes],
-            accepted=self._kept(confidence),
-            credibility=p[np.arange(len(p)), codes],
-            confidence=confidence,
+            accepted=self._kept(second, credibility),
+            credibility=credibility,
+            confidence=1 - second,
             p_values=p,
             classes=self.classes_,
         )
 
-    def _kept(self, confidence: FloatArray) -> Any:
-        expected = len(confidence) * (1 - confidence)
+    def _kept(self, second: FloatArray, credibility: FloatArray) -> BoolArray:
+        n = len(second)
         if self.max_errors is not None:
-            return expected <= self.max_errors
-        n_kept = int((1 - self.rejection_rate) * len(expected) + 1e-9)
+            return np.asarray(n * second <= self.max_errors + 1e-9)
+        order = np.lexsort((-credibility, second))
+        n_kept = int((1 - self.rejection_rate) * n + 1e-9)
         if n_kept == 0:
-            return np.zeros(len(expected), dtype=bool)
-        return expected <= np.partition(expected, n_kept - 1)[n_kept - 1]
+            return np.zeros(n, dtype=bool)
+        last = order[n_kept - 1]
+        as_sure = (second == second[last]) & (credibility >= credibility[last])
+        return np.asarray((second < second[last]) | as_sure)
 
 
 def _largest(answers: Decisions) -> IntArray:

@@ -60,6 +60,9 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     Learners that see each row once know best what they saw last: within a period without finer times,
     shuffle the rows rather than give one class after the other.
 
+    The indicator is the share of scores no further from zero than the row's. The paper on Transcendent counts
+    those further away; with a ``healthy`` range around one half that is the same.
+
     In the decisions, the p-value of a class is the share of the five learners that are not aging and answer
     it, and ``votes`` are the learners that are not aging and answer the label. Accepted are rows for which
     no learner is aging.

@@ -3,32 +3,33 @@
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, softmax
 from sklearn.base import clone
-from sklearn.utils import check_random_state
+from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, FloatArray, encode_labels, take_rows
+from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions
-from transcendent.errors import MeasureError
-from transcendent.evaluators.base import DetectorWrapper, checked_rows, checked_training
 from transcendent.evaluators.calibration import resolve_search
-from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
+from transcendent.measures.base import Measure
+from transcendent.measures.margin import Margin
+from transcendent.measures.probability import Probability
 from transcendent.pvalues import credibility_and_confidence
 
 
-class ProbabilityThresholds(DetectorWrapper):
+class ProbabilityThresholds(CalibratedBaseline):
     """Accepts an answer if its probability reaches a threshold of the answered class.
 
-    The rows are split as `InductiveEvaluator` splits them, and the thresholds are found by the same search,
-    on probabilities instead of p-values. In the decisions ``p_values`` are probabilities, ``credibility`` is
-    that of the label.
+    Fitted and calibrated on the rows an `InductiveEvaluator` would take, with thresholds from the same
+    search, but on probabilities instead of p-values. In the decisions ``p_values`` are probabilities,
+    ``credibility`` is that of the label.
 
     Parameters
     ----------
     estimator : classifier
-        The detector. Without ``predict_proba`` its decision function is squashed to [0, 1]; for two classes
-        that orders answers as Platt's probabilities would, and their order is all that thresholds depend on.
+        The detector. Without ``predict_proba`` its decision values d are squashed to (1 + d / (1 + |d|)) / 2:
+        for two classes that orders answers as Platt's probabilities would, and thresholds depend on the order
+        alone.
     judge : classifier or None
         Fitted on the same rows; *its* probability of the detector's label is thresholded, for example a
         ``VotingClassifier(..., voting="soft")``. By default the detector judges itself.
@@ -37,8 +38,10 @@ class ProbabilityThresholds(DetectorWrapper):
 
     Attributes
     ----------
-    estimator_, judge_ : classifiers
-        The fitted detector and its judge.
+    evaluator_ : InductiveEvaluator
+        Holds the fitted detector and the calibration objects.
+    estimator_ : classifier
+        The fitted detector.
     result_ : SearchResult
         The thresholds and what they promise.
     classes_ : array
@@ -86,40 +89,33 @@ class ProbabilityThresholds(DetectorWrapper):
         times : array of shape (n,) or None
             When each row was seen; if given, the most recent rows calibrate.
         """
-        X, labels, codes = checked_training(self, X, y)
-        check_share(self.calibration_size)
-        if times is None:
-            generator = check_random_state(self.random_state)
-            train, rest = stratified_split(codes, self.classes_, self.calibration_size, generator)
-        else:
-            train, rest = chronological_split(codes, self.classes_, self.calibration_size, times)
-        self.estimator_ = clone(self.estimator).fit(take_rows(X, train), labels[train])
-        self.judge_ = self.estimator_
-        if self.judge is not None:
-            self.judge_ = clone(self.judge).fit(take_rows(X, train), labels[train])
-        answers, p = self._answer(take_rows(X, rest))
-        credibility, confidence = credibility_and_confidence(
-            p, encode_labels(answers, self.classes_, "predict")
-        )
+        self.__dict__.pop("result_", None)
+        self._calibrate(X, y, times, measure=self._measure())
+        calibration = self.evaluator_.calibration_
+        p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
-        self.result_ = search.find(labels[rest], answers, credibility, confidence, classes=self.classes_)
+        self.result_ = search.find(
+            self.classes_[calibration.actual],
+            self.classes_[calibration.predicted],
+            *credibility_and_confidence(p, calibration.predicted),
+            classes=self.classes_,
+        )
         return self
 
     def predict(self, X: Any) -> AnyArray:
         """The detector's labels, accepted or not."""
         check_is_fitted(self, "result_")
-        return np.asarray(self.estimator_.predict(checked_rows(self, X)))
+        return np.asarray(self.classes_[self._answer(X)[0]])
 
     def decide(self, X: Any) -> Decisions:
         """Label every object and say which labels to accept."""
         check_is_fitted(self, "result_")
-        labels, p = self._answer(checked_rows(self, X))
-        codes = encode_labels(labels, self.classes_, "predict")
+        codes, p = self._answer(X)
         credibility, confidence = credibility_and_confidence(p, codes)
         accepted = credibility >= self.result_.credibility_thresholds[codes]
         accepted &= confidence >= self.result_.confidence_thresholds[codes]
         return Decisions(
-            labels=labels,
+            labels=self.classes_[codes],
             accepted=accepted,
             credibility=credibility,
             confidence=confidence,
@@ -127,19 +123,35 @@ class ProbabilityThresholds(DetectorWrapper):
             classes=self.classes_,
         )
 
-    def _answer(self, X: Any) -> tuple[AnyArray, FloatArray]:
-        return np.asarray(self.estimator_.predict(X)), _probabilities(self.judge_, X)
+    def _measure(self) -> Measure:
+        if self.judge is not None:
+            return _Judge(self.judge)
+        return Probability() if hasattr(self.estimator, "predict_proba") else Margin()
+
+    def _answer(self, X: Any) -> tuple[IntArray, FloatArray]:
+        (rows,) = indexable(self.evaluator_._check_rows(X))
+        codes, scores = self.evaluator_.detectors_[0].detector.answer(rows)
+        return codes, self._probabilities(scores)
+
+    def _probabilities(self, scores: FloatArray) -> FloatArray:
+        """From scores, which are negated probabilities or decision values."""
+        if not isinstance(self.evaluator_.measure_, Margin):
+            return -scores
+        return np.asarray((1 - scores / (1 + np.abs(scores))) / 2)
 
 
-def _probabilities(judge: Any, X: Any) -> FloatArray:
-    """(n, classes) probabilities, or a decision function squashed to look like them."""
-    if hasattr(judge, "predict_proba"):
-        return np.asarray(judge.predict_proba(X), dtype=np.float64)
-    if not hasattr(judge, "decision_function"):
-        raise MeasureError(f"{type(judge).__name__} has neither predict_proba nor decision_function.")
-    margin = np.asarray(judge.decision_function(X), dtype=np.float64)
-    if margin.ndim == 1:
-        positive = expit(margin)
-        return np.column_stack([1 - positive, positive])
-    squashed: FloatArray = softmax(margin, axis=1)
-    return squashed
+class _Judge(Measure):
+    """Negated probability that another model, fitted beside the detector, gives the class."""
+
+    needs_rows = True
+
+    def __init__(self, judge: Any) -> None:
+        self.judge = judge
+
+    def fit(self, estimator: Any, X: Any, y: Any) -> Self:  # noqa: ARG002
+        self.judge_ = clone(self.judge).fit(X, y)
+        return self
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        columns = np.searchsorted(self.judge_.classes_, estimator.classes_)
+        return Probability().scores(self.judge_, X)[:, columns]

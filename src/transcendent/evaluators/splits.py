@@ -28,6 +28,8 @@ def chronological_split(codes: IntArray, classes: AnyArray, share: float, times:
     """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
     when = as_times(times, len(codes))
     order = np.argsort(when, kind="stable")
+    if when[order[0]] == when[order[-1]]:
+        raise CalibrationError(f"all times are {when[0]}: no row is more recent than another.")
     cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
     train, calibration = np.sort(order[:cut]), np.sort(order[cut:])
     for rows, part in ((train, "train on, before"), (calibration, "calibrate on, after")):

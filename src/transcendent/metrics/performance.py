@@ -58,6 +58,8 @@ def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) ->
         decisions.accepted,
         len(classes),
     )
+    if pos_label is None and len(decisions.classes) == 2:
+        pos_label = decisions.classes[1]
     return by_subset(subset_metrics(counts, position_of(pos_label, classes)))
 
 

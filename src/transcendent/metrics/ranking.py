@@ -98,7 +98,10 @@ def kept_shares(credibility: FloatArray, rejection_rate: float) -> FloatArray:
     if not 0 <= rejection_rate <= 1:
         raise ValueError(f"rejection_rate is a share between 0 and 1, not {rejection_rate!r}.")
     _, levels, counts = np.unique(-credibility, return_inverse=True, return_counts=True)
-    left = (1 - rejection_rate) * len(credibility) - (np.cumsum(counts) - counts)
+    n_kept = (1 - rejection_rate) * len(credibility)
+    if abs(n_kept - round(n_kept)) < 1e-9:
+        n_kept = round(n_kept)
+    left = n_kept - (np.cumsum(counts) - counts)
     return np.clip(left / counts, 0, 1)[levels]
 
 

@@ -1,13 +1,11 @@
 """What would rejection have given on these data? Rejectors run over the past, period by period."""
 
 import inspect
-import platform
-import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,15 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import column_or_1d, indexable
 
 from transcendent import parallel
-from transcendent.arrays import AnyArray, IntArray, take_rows
-from transcendent.temporal.bias import find_biases, report_biases
-from transcendent.temporal.checkpoints import (
-    digest,
-    finished,
-    open_checkpoints,
-    read_period,
-    write_period,
-)
-from transcendent.temporal.labelling import Retraining
+from transcendent.arrays import AnyArray, IntArray, as_slice, take_rows
+from transcendent.decisions import Rejector
+from transcendent.extras import extra
+from transcendent.temporal.bias import find_biases, positive_label, report_biases
+from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
+from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import Calendar, TimeSplit, time_split
+from transcendent.temporal.provenance import describe, digest, fingerprint, plain, versions
 from transcendent.temporal.result import Answers, Backtest, tight
-
-_PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
 
 
 def backtest(
@@ -64,9 +57,10 @@ def backtest(
     period : {"year", "quarter", "month", "week", "day"} or None
         How test objects are grouped; None takes ``times`` as the names of periods.
     pos_label : label or None
-        The positive class; by default the second of two, with more classes none.
+        The positive class; by default the second of two in training, with more classes none.
     chronological : bool
-        Give ``times`` to the rejectors' ``fit``, so that the most recent training rows calibrate.
+        Give ``times`` to the rejectors' ``fit``, so that the most recent training rows calibrate; rejectors
+        that do not take them are refused. By default a random part of the training rows calibrates.
     retrain : Retraining or None
         Labels a period that join the training rows, and how often to refit; None fits once.
     class_ratio : dict or None
@@ -96,42 +90,33 @@ def backtest(
     >>> result.periods[:3], result.table["f1"].shape
     (('2020-05', '2020-06', '2020-07'), (48,))
     """
-    X, labels = indexable(X, tight(column_or_1d(y, warn=True)))
-    if len(times) != len(labels):
-        raise ValueError(f"times has {len(times)} entries for {len(labels)} rows.")
-    split = time_split(times, train=train, period=period)
-    report_biases(
-        find_biases(X, labels, times, split, pos_label=pos_label, class_ratio=class_ratio),
-        allow,
-        stacklevel=2,
+    named = {name: _seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
+    X, labels, split = _checked(X, y, times, train, period, retrain)
+    pos_label = positive_label(labels[split.train], pos_label)
+    biases = find_biases(X, labels, split, pos_label=pos_label, class_ratio=class_ratio)
+    report_biases(biases, allow, stacklevel=2)
+    manifest: dict[str, Any] = plain(
+        {
+            "rejectors": {name: describe(rejector) for name, rejector in named.items()},
+            "train": train if np.ndim(train) == 0 or isinstance(train, tuple) else "rows of a mask",
+            "period": period,
+            "pos_label": pos_label,
+            "chronological": chronological,
+            "retrain": repr(retrain),
+            "random_state": random_state,
+            "biases": {bias.name: bias.message for bias in biases},
+            "data": digest(X, labels, split.times, split.train, split.test),
+        }
     )
-    named = {name: _seeded(r, random_state) for name, r in _named(rejectors).items()}
-    manifest = {
-        "rejectors": {name: _describe(rejector) for name, rejector in named.items()},
-        "train": str(train),
-        "period": period,
-        "pos_label": pos_label,
-        "chronological": chronological,
-        "retrain": repr(retrain),
-        "random_state": random_state,
-        "data": digest(X, labels, np.asarray(times), split.train, split.test),
-    }
     checkpoints = None
     if folder is not None:
+        extra("pyarrow", "frames")
+        manifest["fingerprints"] = {name: fingerprint(name, rejector) for name, rejector in named.items()}
         if (done := finished(Path(folder), manifest)) is not None:
             return done
         checkpoints = open_checkpoints(Path(folder), manifest)
     alone = effective_n_jobs(n_jobs) == 1
-    run = _Run(
-        X,
-        labels,
-        np.asarray(times) if chronological else None,
-        split,
-        retrain,
-        random_state,
-        checkpoints,
-        verbose and alone,
-    )
+    run = _Run(X, labels, split, chronological, retrain, random_state, checkpoints, verbose and alone)
     outcomes = parallel.run(
         _run_rejector,
         ((run, name, rejector) for name, rejector in named.items()),
@@ -140,17 +125,7 @@ def backtest(
         label="backtest",
         verbose=verbose and not alone,
     )
-    in_order = split.test[np.concatenate(split.periods.rows)]
-    result = Backtest(
-        periods=split.periods.labels,
-        period=np.sort(split.periods.codes),
-        rows=in_order,
-        y=labels[in_order],
-        answers={name: outcome.answers for name, outcome in zip(named, outcomes, strict=True)},
-        classes=np.unique(labels[np.concatenate([split.train, split.test])]),
-        pos_label=pos_label,
-        manifest=manifest | _provenance(named, outcomes),
-    )
+    result = _collect(run, dict(zip(named, outcomes, strict=True)), pos_label, manifest)
     if folder is not None:
         result.save(folder)
     return result
@@ -162,18 +137,20 @@ class _Run:
 
     X: Any
     y: AnyArray
-    times: Any
     split: TimeSplit
+    chronological: bool
     retrain: Retraining | None
     random_state: int
     checkpoints: Path | None
     verbose: bool
 
-    def fit(self, rejector: Any, rows: IntArray) -> Any:
-        fitted = clone(rejector, safe=False)
-        takes_times = self.times is not None and "times" in inspect.signature(fitted.fit).parameters
-        given = {"times": self.times[rows]} if takes_times else {}
-        return fitted.fit(take_rows(self.X, rows), self.y[rows], **given)
+    def fit(self, rejector: Any, labelled: IntArray) -> Any:
+        """A clone, fitted on the training rows and those of the labelled ones that can join them."""
+        train, times = self.split.train, self.split.times
+        rows = np.concatenate([train, joining(labelled, self.y, train)])
+        rows = rows[np.argsort(times[rows], kind="stable")]
+        given = {"times": times[rows]} if self.chronological else {}
+        return clone(rejector, safe=False).fit(take_rows(self.X, as_slice(rows)), self.y[rows], **given)
 
     def rows(self, period: int) -> IntArray:
         return self.split.test[self.split.periods.rows[period]]
@@ -186,11 +163,47 @@ class _Outcome:
     labelled: int
 
 
+def _checked(
+    X: Any, y: Any, times: Any, train: Any, period: Calendar | None, retrain: Any
+) -> tuple[Any, AnyArray, TimeSplit]:
+    if times is None:
+        raise ValueError("times is None: a backtest needs to know when each row was seen.")
+    if not isinstance(retrain, Retraining | None):
+        raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
+    X, labels = indexable(X, tight(column_or_1d(y, warn=True)))
+    if labels.dtype == object:
+        raise ValueError("y has missing labels or labels of several types; every row needs one.")
+    if len(times) != len(labels):
+        raise ValueError(f"times has {len(times)} entries for {len(labels)} rows.")
+    return X, labels, time_split(times, train=train, period=period)
+
+
+def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest: dict[str, Any]) -> Backtest:
+    split = run.split
+    in_order = split.test[np.concatenate(split.periods.rows)]
+    return Backtest(
+        periods=split.periods.labels,
+        period=np.sort(split.periods.codes),
+        rows=in_order,
+        y=run.y[in_order],
+        answers={name: outcome.answers for name, outcome in outcomes.items()},
+        classes=np.unique(run.y[np.concatenate([split.train, split.test])]),
+        pos_label=pos_label,
+        manifest=manifest
+        | {
+            "versions": versions(),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
+            "labelled": {name: outcome.labelled for name, outcome in outcomes.items()},
+        },
+    )
+
+
 def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
     """Decide period after period, refitting where asked; periods already on disk are not decided again."""
     clock = _Clock()
     fitted: Any = None
-    rows_fitted, labelled = run.split.train, np.empty(0, dtype=np.intp)
+    labelled = known = np.empty(0, dtype=np.intp)
     since_fit: list[IntArray] = []
     parts: list[dict[str, AnyArray]] = []
     periods = len(run.split.periods)
@@ -198,14 +211,13 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
     for i in range(periods):
         rows = run.rows(i)
         if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
-            rows_fitted = np.sort(np.concatenate([run.split.train, labelled]))
-            fitted, since_fit = None, []
+            fitted, known, since_fit = None, labelled, []
         part = read_period(run.checkpoints, name, i)
         if part is not None:
             fitted = None  # it has not decided this period, from which it might have learnt
         elif len(rows):
             if fitted is None:
-                fitted = _fit_up_to_now(run, rejector, rows_fitted, since_fit, clock)
+                fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
             part = _decide_period(run, fitted, rows, i, clock)
             write_period(run.checkpoints, name, i, part)
         if part is not None:
@@ -218,21 +230,21 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
 
 
 def _fit_up_to_now(
-    run: _Run, rejector: Any, rows: IntArray, since_fit: list[IntArray], clock: "_Clock"
+    run: _Run, rejector: Any, labelled: IntArray, since_fit: list[IntArray], clock: "_Clock"
 ) -> Any:
     """The rejector as it is after deciding the periods since its last fit."""
     with clock.of("fit"):
-        fitted = run.fit(rejector, rows)
+        fitted = run.fit(rejector, labelled)
     if getattr(fitted, "evolves", False):
         for earlier in since_fit:
-            fitted.decide(take_rows(run.X, earlier))
+            fitted.decide(take_rows(run.X, as_slice(earlier)))
     return fitted
 
 
 def _decide_period(
     run: _Run, fitted: Any, rows: IntArray, period: int, clock: "_Clock"
 ) -> dict[str, AnyArray]:
-    X = take_rows(run.X, _as_slice(rows))
+    X = take_rows(run.X, as_slice(rows))
     with clock.of("decide"):
         decisions = fitted.decide(X)
     chosen = np.empty(0, dtype=np.intp)
@@ -240,7 +252,7 @@ def _decide_period(
         generator = np.random.default_rng((run.random_state, period))
         chosen = run.retrain.select(fitted, X, decisions, generator)
     part = {
-        "labels": decisions.labels,
+        "labels": tight(decisions.labels),
         "accepted": decisions.accepted,
         "credibility": decisions.credibility,
         "confidence": decisions.confidence,
@@ -260,37 +272,32 @@ class _Clock:
     def __init__(self) -> None:
         self.seconds = {"fit": 0.0, "decide": 0.0}
 
-    def of(self, kind: str) -> "_Clock":
-        self.kind = kind
-        return self
-
-    def __enter__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds[self.kind] += time.perf_counter() - self.started
+    @contextmanager
+    def of(self, kind: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[kind] += time.perf_counter() - started
 
 
-def _as_slice(rows: IntArray) -> IntArray | slice:
-    """Consecutive rows as a slice, which copies nothing."""
-    if rows[-1] - rows[0] + 1 == len(rows) and np.all(np.diff(rows) == 1):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows
-
-
-def _named(rejectors: Any) -> dict[str, Any]:
+def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:
     if isinstance(rejectors, Mapping):
-        named = {str(name): rejector for name, rejector in rejectors.items()}
+        pairs = [(str(name), rejector) for name, rejector in rejectors.items()]
     else:
         several = list(rejectors) if isinstance(rejectors, Sequence) else [rejectors]
-        named = {type(rejector).__name__: rejector for rejector in several}
-        if len(named) < len(several):
-            raise ValueError("several rejectors are of one type; give a dict that names them.")
+        pairs = [(type(rejector).__name__, rejector) for rejector in several]
+    named = dict(pairs)
     if not named:
         raise ValueError("there are no rejectors to test.")
+    if len(named) < len(pairs):
+        raise ValueError("several rejectors have one name; give a dict that names them.")
     for name, rejector in named.items():
-        if not (hasattr(rejector, "fit") and hasattr(rejector, "decide")):
-            raise TypeError(f"{name} is not a rejector: {type(rejector).__name__} lacks fit or decide.")
+        if isinstance(rejector, type) or not (isinstance(rejector, Rejector) and hasattr(rejector, "fit")):
+            raise TypeError(
+                f"{name} is not a rejector but {rejector!r:.60}; a detector is wrapped in one, such as "
+                "InductiveEvaluator(detector), and several are given as a dict of names and rejectors."
+            )
+        if chronological and "times" not in inspect.signature(rejector.fit).parameters:
+            raise ValueError(f"chronological: {name} does not calibrate on the most recent rows.")
     return named
 
 
@@ -299,20 +306,9 @@ def _seeded(rejector: Any, seed: int) -> Any:
     if not isinstance(rejector, BaseEstimator):
         return rejector
     copy = clone(rejector)
-    params = copy.get_params(deep=True)
-    unset = [name for name in params if name.split("__")[-1] == "random_state" and params[name] is None]
-    return copy.set_params(**dict.fromkeys(unset, seed))
-
-
-def _describe(rejector: Any) -> str:
-    text = rejector.__repr__(N_CHAR_MAX=10**6) if isinstance(rejector, BaseEstimator) else repr(rejector)
-    return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-f]+", "", text))
-
-
-def _provenance(named: dict[str, Any], outcomes: list[_Outcome]) -> dict[str, Any]:
-    return {
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES},
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": {name: outcome.seconds for name, outcome in zip(named, outcomes, strict=True)},
-        "labelled": {name: outcome.labelled for name, outcome in zip(named, outcomes, strict=True)},
-    }
+    for name, value in copy.get_params(deep=True).items():
+        if name.split("__")[-1] == "random_state" and value is None:
+            copy.set_params(**{name: seed})
+        elif getattr(value, "shuffle", False) and getattr(value, "random_state", seed) is None:
+            value.random_state = seed  # a splitter, which clone has copied
+    return copy

@@ -9,16 +9,17 @@ import scipy.sparse as sp
 from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state, column_or_1d
 
-from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, group_equal_rows
+from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, row_keys
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
-from transcendent.metrics.performance import position_of
-from transcendent.temporal.periods import TimeSplit
+from transcendent.temporal.periods import Periods, TimeSplit
 
 BiasName = Literal["training_after_test", "class_windows", "class_ratio", "duplicates", "few_positives"]
 
 _APART = 0.5
 _RATIO_TOLERANCE = 0.25
 _DUPLICATES = 0.01
+_CHANCE = 0.001
+_FEW = 10
 
 
 class Bias(NamedTuple):
@@ -42,28 +43,24 @@ class Bias(NamedTuple):
 def find_biases(
     X: Any,
     y: Any,
-    times: Any,
     split: TimeSplit,
     *,
     pos_label: Any = None,
     class_ratio: Mapping[Any, float] | None = None,
-    few: int = 10,
 ) -> list[Bias]:
     """Everything about a split that would make its results misleading.
 
     Parameters
     ----------
-    X, y, times : arrays of n rows
+    X, y : arrays of n rows
         The data that were split.
     split : TimeSplit
         Which rows train, calibrate and are tested.
     pos_label : label or None
-        The positive class; by default the second of two. Checks that are about two classes are left out when
-        there are more and none is named.
+        The positive class; by default the second of two in training. Checks that are about two classes are
+        left out when there are more and none is named.
     class_ratio : dict or None
         The share of classes in deployment, such as ``{1: 0.1}``; not checked unless given.
-    few : int
-        A period with fewer positive objects (objects, if no class is positive) is named.
 
     Returns
     -------
@@ -80,31 +77,31 @@ def find_biases(
     >>> months = np.repeat(np.arange("2023-01", "2024-07", dtype="datetime64[M]"), 100)
     >>> X = np.random.default_rng(0).normal(size=(1800, 5))
     >>> y = np.tile([0] * 9 + [1], 180)
-    >>> [bias.name for bias in find_biases(X, y, months, time_split(months, train="2024"))]
+    >>> [bias.name for bias in find_biases(X, y, time_split(months, train="2024"))]
     []
     >>> shuffled = np.random.default_rng(0).random(1800) < 0.7
-    >>> [bias.name for bias in find_biases(X, y, months, time_split(months, train=shuffled))]
+    >>> [bias.name for bias in find_biases(X, y, time_split(months, train=shuffled))]
     ['training_after_test', 'few_positives']
     """
     labels = column_or_1d(y)
-    when = np.unique(np.asarray(times), return_inverse=True)[1]
     seen = np.concatenate([split.train, split.calibration])
-    classes = np.unique(labels)
-    positive = position_of(pos_label, classes)
-    is_positive = None if positive is None else labels == classes[positive]
+    classes = np.unique(labels[np.concatenate([seen, split.test])])
+    pos_label = positive_label(labels[seen], pos_label)
+    is_positive = None if pos_label is None else labels == pos_label
     found = [
-        _training_after_test(np.asarray(times), when, seen, split.test),
-        None if is_positive is None else _class_windows(when, is_positive, seen, "training"),
-        None if is_positive is None else _class_windows(when, is_positive, split.test, "test"),
+        _training_after_test(split.times, seen, split.test),
+        _class_windows(split.times, is_positive, seen, "training"),
+        _class_windows(split.times, is_positive, split.test, "test"),
         _class_ratio(labels[split.test], classes, class_ratio),
         _duplicates(X, seen, split.test),
-        _few_positives(split, is_positive, few),
+        _few_positives(split, is_positive),
     ]
     return [bias for bias in found if bias is not None]
 
 
 def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel: int = 2) -> None:
     """Raise the biases that refuse, warn of the others; those named in ``allow`` are passed over."""
+    allow = [allow] if isinstance(allow, str) else allow
     unknown = set(allow) - set(get_args(BiasName))
     if unknown:
         raise ValueError(f"there are no biases named {sorted(unknown)}; the names are {get_args(BiasName)}.")
@@ -128,8 +125,9 @@ def downsample(
     ratio : dict of one label
         The class and its share, such as ``{1: 0.1}``. Rows of it are dropped if it has too many, rows of the
         others (all alike) if it has too few.
-    groups : array of shape (n,) or None
-        Reach the share within each group, for example each period.
+    groups : Periods, array of shape (n,) or None
+        Reach the share within each group, for example each period. A group that has nothing but the class, or
+        nothing of it, is kept as it is.
     random_state : int, RandomState or None
         Seeds the draw.
 
@@ -151,16 +149,21 @@ def downsample(
     if label not in labels:
         raise ValueError(f"{label!r} is not one of {abbreviate(np.unique(labels))}.")
     generator = check_random_state(random_state)
-    parts = (
-        np.zeros(len(labels), dtype=np.intp) if groups is None else np.unique(groups, return_inverse=True)[1]
-    )
+    parts = np.zeros(len(labels), dtype=np.intp)
+    if groups is not None:
+        given = groups.codes if isinstance(groups, Periods) else np.asarray(groups)
+        if given.shape != labels.shape:
+            raise ValueError(f"groups must have one entry per row: {labels.shape}, got {given.shape}.")
+        parts = np.unique(given, return_inverse=True)[1]
     kept: list[IntArray] = []
     for part in range(parts.max() + 1):
         of_class = np.flatnonzero((parts == part) & (labels == label))
         others = np.flatnonzero((parts == part) & (labels != label))
         odds = share / (1 - share)
         n_class, n_others = len(of_class), len(others)
-        if n_class > n_others * odds:
+        if n_class == 0 or n_others == 0:
+            pass
+        elif n_class > n_others * odds:
             n_class = min(n_class, max(1, round(n_others * odds)))
         else:
             n_others = min(n_others, max(1, round(n_class / odds)))
@@ -168,26 +171,41 @@ def downsample(
     return np.sort(np.concatenate(kept))
 
 
-def _training_after_test(times: AnyArray, when: IntArray, seen: IntArray, test: IntArray) -> Bias | None:
-    first = when[test].min()
-    late = seen[when[seen] > first]
+def positive_label(trained: AnyArray, pos_label: Any) -> Any:
+    """The positive class: the one named, else the second of two that were trained on, else None."""
+    classes = np.unique(trained)
+    if pos_label is None:
+        return classes[1].item() if len(classes) == 2 else None
+    if pos_label not in classes:
+        raise ValueError(
+            f"pos_label {pos_label!r} is not one of {abbreviate(classes)}, the classes in training."
+        )
+    return pos_label
+
+
+def _training_after_test(times: AnyArray, seen: IntArray, test: IntArray) -> Bias | None:
+    late = seen[times[seen] > times[test].min()]
     if len(late) == 0:
         return None
     return Bias(
         "training_after_test",
         f"{len(late):,} of {len(seen):,} training rows are newer than the oldest test row: training goes up "
-        f"to {times[seen[np.argmax(when[seen])]]}, testing begins at {times[test[np.argmin(when[test])]]}. "
+        f"to {times[seen].max()}, testing begins at {times[test].min()}. "
         "Train on rows that are all older.",
         refuses=True,
     )
 
 
-def _class_windows(when: IntArray, is_positive: BoolArray, rows: IntArray, part: str) -> Bias | None:
-    ours, others = when[rows][is_positive[rows]], when[rows][~is_positive[rows]]
+def _class_windows(times: AnyArray, is_positive: BoolArray | None, rows: IntArray, part: str) -> Bias | None:
+    if is_positive is None:
+        return None
+    when = np.unique(times[rows], return_inverse=True)[1]
+    ours, others = when[is_positive[rows]], when[~is_positive[rows]]
     if len(ours) == 0 or len(others) == 0:
         return None
-    apart = float(ks_2samp(ours, others, method="asymp").statistic)
-    if apart < _APART:
+    test = ks_2samp(ours, others, method="asymp")
+    apart = float(test.statistic)
+    if apart < _APART or test.pvalue > _CHANCE:
         return None
     return Bias(
         "class_windows",
@@ -199,13 +217,17 @@ def _class_windows(when: IntArray, is_positive: BoolArray, rows: IntArray, part:
 
 
 def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float] | None) -> Bias | None:
-    """Beyond what chance allows (one in a thousand either way), and by more than a quarter."""
+    """Beyond what chance allows, and by more than a quarter of the rarer side."""
+    if not isinstance(ratio, Mapping | None):
+        raise TypeError(f"class_ratio is a dict such as {{1: 0.1}}, not {ratio!r}.")
     for label, share in (ratio or {}).items():
         if label not in classes:
             raise ValueError(f"class_ratio names {label!r}, which is not one of {abbreviate(classes)}.")
+        if not 0 < share < 1:
+            raise ValueError(f"class_ratio has shares between 0 and 1 (exclusive), not {share!r}.")
         n, count = len(labels), int(np.sum(labels == label))
-        unlikely = min(binom.cdf(count, n, share), binom.sf(count - 1, n, share)) < 0.001
-        if unlikely and abs(count / n - share) > _RATIO_TOLERANCE * share:
+        unlikely = min(binom.cdf(count, n, share), binom.sf(count - 1, n, share)) < _CHANCE
+        if unlikely and abs(count / n - share) > _RATIO_TOLERANCE * min(share, 1 - share):
             return Bias(
                 "class_ratio",
                 f"{count / n:.1%} of the test rows are {label!r}, but {share:.1%} are in deployment; "
@@ -216,8 +238,8 @@ def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float]
 
 
 def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
-    groups = _groups(X)
-    repeated = np.isin(groups[test], groups[seen])
+    keys = _row_keys(X)
+    repeated = np.isin(keys[test], keys[seen])
     share = float(repeated.mean())
     if share <= _DUPLICATES:
         return None
@@ -229,26 +251,28 @@ def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
     )
 
 
-def _groups(X: Any) -> IntArray:
-    """Equal rows have equal numbers, whether X is an array, a sparse matrix, a frame or a list."""
+def _row_keys(X: Any) -> AnyArray:
+    """Equal rows have equal keys, whether X is an array, a sparse matrix, a frame or a list."""
     if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
-        return group_equal_rows(X.astype(np.float64))[0]
-    rows = (
-        X.itertuples(index=False, name=None)
-        if hasattr(X, "itertuples")
-        else X.rows()
-        if hasattr(X, "rows")
-        else X
-    )
+        return row_keys(X)
+    if hasattr(X, "itertuples"):
+        X = X.itertuples(index=False, name=None)
+    elif hasattr(X, "rows"):
+        X = X.rows()
     numbers: dict[Any, int] = {}
-    keys = (row if isinstance(row, str | bytes | tuple) else tuple(row) for row in rows)
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys])
+    return np.array([numbers.setdefault(_as_key(row), len(numbers)) for row in X])
 
 
-def _few_positives(split: TimeSplit, is_positive: BoolArray | None, few: int) -> Bias | None:
+def _as_key(row: Any) -> Any:
+    if isinstance(row, str | bytes):
+        return row
+    return row.tobytes() if isinstance(row, np.ndarray) else repr(row)
+
+
+def _few_positives(split: TimeSplit, is_positive: BoolArray | None) -> Bias | None:
     counted = np.ones(len(split.test), dtype=bool) if is_positive is None else is_positive[split.test]
     counts = np.bincount(split.periods.codes[counted], minlength=len(split.periods))
-    short = np.flatnonzero((counts < few) & (split.periods.counts > 0))
+    short = np.flatnonzero((counts < _FEW) & (split.periods.counts > 0))
     if len(short) == 0:
         return None
     named = ", ".join(f"{split.periods.labels[i]} ({counts[i]})" for i in short[:6])
@@ -256,7 +280,7 @@ def _few_positives(split: TimeSplit, is_positive: BoolArray | None, few: int) ->
     what = "objects" if is_positive is None else "positive objects"
     return Bias(
         "few_positives",
-        f"fewer than {few} {what} in {named}{more}: figures of such periods are mostly chance. "
+        f"fewer than {_FEW} {what} in {named}{more}: figures of such periods are mostly chance. "
         "Use longer periods.",
         refuses=False,
     )

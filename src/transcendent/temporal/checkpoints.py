@@ -7,38 +7,12 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
-import scipy.sparse as sp
 
 from transcendent.arrays import AnyArray
 from transcendent.temporal.result import Backtest
-
-
-def digest(*things: Any) -> str:
-    """SHA-256 of data of any form."""
-    sha = hashlib.sha256()
-    for thing in things:
-        for part in _parts(thing):
-            sha.update(part)
-    return sha.hexdigest()
-
-
-def _parts(thing: Any) -> Any:
-    """Bytes that determine an array, sparse matrix, frame or list."""
-    if sp.issparse(thing):
-        csr = thing.tocsr()
-        arrays = [csr.indptr, csr.indices, csr.data]
-    elif hasattr(thing, "columns"):
-        arrays = [np.asarray(thing[column]) for column in thing.columns]
-    else:
-        arrays = [np.asarray(thing)]
-    for array in arrays:
-        yield f"{array.shape}{array.dtype}".encode()
-        if array.dtype == object:
-            yield from (str(item).encode() + b"\0" for item in array.tolist())
-        else:
-            yield np.ascontiguousarray(array).view(np.uint8).data if array.size else b""
 
 
 def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
@@ -47,9 +21,9 @@ def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
     checkpoints.mkdir(parents=True, exist_ok=True)
     written = checkpoints / "run.json"
     if written.exists():
-        _check_same(json.loads(written.read_text()), manifest, folder)
+        _check_same(written, manifest, folder)
     else:
-        _replace(written, json.dumps(manifest, indent=2, default=str).encode())
+        _replace(written, json.dumps(manifest, indent=2).encode())
     return checkpoints
 
 
@@ -58,16 +32,19 @@ def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
     written = folder / "manifest.json"
     if not written.exists():
         return None
-    _check_same(json.loads(written.read_text()), manifest, folder)
+    _check_same(written, manifest, folder)
     return Backtest.load(folder)
 
 
 def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, AnyArray] | None:
-    """What a rejector decided in a period, None if it has not yet."""
+    """What a rejector decided in a period; None if it has not, or what was written cannot be read."""
     if checkpoints is None or not (path := _file(checkpoints, name, period)).exists():
         return None
-    with np.load(path, allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, ValueError, EOFError, BadZipFile):
+        return None
 
 
 def write_period(checkpoints: Path | None, name: str, period: int, part: dict[str, AnyArray]) -> None:
@@ -78,14 +55,15 @@ def write_period(checkpoints: Path | None, name: str, period: int, part: dict[st
         _replace(_file(checkpoints, name, period), content.getvalue())
 
 
-def _check_same(there: dict[str, Any], here: dict[str, Any], folder: Path) -> None:
-    plain = json.loads(json.dumps(here, default=str))
-    differ = [key for key in plain if there.get(key) != plain[key]]
+def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:
+    try:
+        there = json.loads(written.read_text())
+    except ValueError:
+        raise ValueError(f"{written} cannot be read; delete {folder} and start anew.") from None
+    differ = [key for key in here if there.get(key) != here[key]]
     if differ:
-        raise ValueError(
-            f"{folder} holds another backtest: {', '.join(differ)} differ. "
-            "Give another folder, or delete this one."
-        )
+        what = "; ".join(f"{key} was {there.get(key)!r:.200}, is {here[key]!r:.200}" for key in differ[:2])
+        raise ValueError(f"{folder} holds another backtest: {what}. Give another folder, or delete this one.")
 
 
 def _file(checkpoints: Path, name: str, period: int) -> Path:

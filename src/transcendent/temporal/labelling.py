@@ -5,11 +5,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import FloatArray, IntArray
+from transcendent.arrays import AnyArray, FloatArray, IntArray
 from transcendent.decisions import Decisions
 from transcendent.measures.base import see_through, transform
 
 Choice = Literal["rejected", "margin", "random", "mixed"]
+
+_ENOUGH = 20
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class Retraining:
         random.
     every : int
         Refit before the first of every so many periods.
+
+    A class that was not trained on joins the training rows when 20 of its objects have been labelled: with
+    fewer there is nothing to calibrate on.
     """
 
     labels: int
@@ -47,36 +52,41 @@ class Retraining:
         elif self.choose == "margin":
             chosen = np.argsort(margins(rejector, X), kind="stable")[:n]
         else:
-            ranked = np.lexsort((decisions.credibility, decisions.accepted))
+            trust = getattr(decisions, getattr(rejector, "ranked_by", "credibility"))
+            ranked = np.lexsort((trust, decisions.accepted))
             first = ranked[: n if self.choose == "rejected" else -(-n // 2)]
             chosen = np.concatenate([first, shuffled[~np.isin(shuffled, first)]])[:n]
         return np.sort(chosen)
 
 
 def margins(rejector: Any, X: Any) -> FloatArray:
-    """Distance of each object from the decision boundary, on average over the rejector's detectors."""
+    """Distance of each object from the decision boundary; of several detectors, that of their mean."""
     if hasattr(rejector, "detectors_"):
         detectors = [calibrated.detector.estimator for calibrated in rejector.detectors_]
     elif hasattr(rejector, "estimator_"):
         detectors = [rejector.estimator_]
-    elif hasattr(rejector, "evaluator_"):
-        return margins(rejector.evaluator_, X)
     else:
         raise ValueError(
             f"{type(rejector).__name__} shows no detector, so there is no margin to choose labels by; "
             "choose 'rejected', 'random' or 'mixed'."
         )
-    return np.asarray(np.mean([_margin(detector, X) for detector in detectors], axis=0))
+    values = np.mean([_decision_values(detector, X) for detector in detectors], axis=0)
+    if values.ndim == 1:
+        return np.asarray(np.abs(values))
+    top = np.partition(values, -2, axis=1)
+    return np.asarray(top[:, -1] - top[:, -2])
 
 
-def _margin(detector: Any, X: Any) -> FloatArray:
+def joining(labelled: IntArray, y: AnyArray, trained: IntArray) -> IntArray:
+    """Those of the labelled rows that can be trained on: their class was, or has enough of them."""
+    classes, codes, counts = np.unique(y[labelled], return_inverse=True, return_counts=True)
+    ready = np.isin(classes, y[trained]) | (counts >= _ENOUGH)
+    return labelled[ready[codes]]
+
+
+def _decision_values(detector: Any, X: Any) -> FloatArray:
     transformers, classifier = see_through(detector)
-    rows = transform(transformers, X)
     score = "decision_function" if hasattr(classifier, "decision_function") else "predict_proba"
     if not hasattr(classifier, score):
         raise ValueError(f"{type(classifier).__name__} has neither decision_function nor predict_proba.")
-    values = np.asarray(getattr(classifier, score)(rows), dtype=np.float64)
-    if values.ndim == 1:
-        return np.abs(values)
-    top = np.partition(values, -2, axis=1)
-    return np.asarray(top[:, -1] - top[:, -2])
+    return np.asarray(getattr(classifier, score)(transform(transformers, X)), dtype=np.float64)

@@ -1,8 +1,10 @@
 """Time cut into periods, and rows split into training, calibration and test by time."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -50,15 +52,18 @@ class TimeSplit:
     Attributes
     ----------
     train, calibration, test : int arrays
-        Row positions; ``calibration`` is empty unless a calibration window was asked for.
+        Row positions in the order of time; ``calibration`` is empty unless a window for it was asked for.
     periods : Periods
         Those of the test rows; its positions count within ``test``.
+    times : array of shape (n,)
+        When each row of the data was seen, as dates or labels that sort.
     """
 
     train: IntArray
     calibration: IntArray
     test: IntArray
     periods: Periods
+    times: AnyArray
 
 
 def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
@@ -82,13 +87,7 @@ def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
     if period is None:
         labels, codes = np.unique(_labels(times), return_inverse=True)
         return Periods(tuple(str(label) for label in labels.tolist()), codes)
-    if period not in get_args(Calendar):
-        raise ValueError(f"period must be one of {get_args(Calendar)} or None, not {period!r}.")
-    numbers = _numbers(as_dates(times), period)
-    if len(numbers) == 0:
-        return Periods((), numbers)
-    first, last = int(numbers.min()), int(numbers.max())
-    return Periods(tuple(_name(n, period) for n in range(first, last + 1)), numbers - first)
+    return _cut_calendar(as_dates(times), period)
 
 
 def time_split(
@@ -118,30 +117,26 @@ def time_split(
     (273, 92, ('2024-01', '2024-02', '2024-03'))
     """
     when = as_dates(times) if period else _labels(times)
-    trains, tested = _windows(when, train)
-    calibrates = (
-        trains & (when >= _boundary(when, calibration)) if calibration is not None else trains & False
-    )
-    for name, rows in (("train", trains & ~calibrates), ("test", tested)):
-        if not rows.any():
-            raise ValueError(
-                f"no rows to {name} on with train={train!r}"
-                + (f", calibration={calibration!r}" if calibration is not None else "")
-                + f"; times run from {when.min()} to {when.max()}."
-            )
-    test = np.flatnonzero(tested)
-    return TimeSplit(
-        np.flatnonzero(trains & ~calibrates),
-        np.flatnonzero(calibrates),
-        test,
-        cut_periods(when[test], period),
-    )
+    trains, tested, end = _windows(when, train)
+    calibrates = np.zeros(len(when), dtype=bool)
+    if calibration is not None:
+        calibrates = trains & (when >= _boundary(when, calibration))
+    _check_not_empty(when, trains & ~calibrates, "train", train)
+    _check_not_empty(when, tested, "test", train)
+    if calibration is not None:
+        _check_not_empty(when, calibrates, "calibrate", calibration)
+    first, second, test = (_in_order(when, rows) for rows in (trains & ~calibrates, calibrates, tested))
+    periods = _cut_calendar(when[test], period, end) if period else cut_periods(when[test], None)
+    return TimeSplit(first, second, test, periods, when)
 
 
 def as_dates(times: Any) -> AnyArray:
     """Times as datetime64; a time zone is turned into UTC."""
     values = np.asarray(times)
-    if values.dtype.kind == "O":
+    if values.dtype.kind == "O" and not any(isinstance(t, str | bytes) for t in values.tolist()):
+        strangers = [t for t in values.tolist() if not isinstance(t, date | np.datetime64 | None)]
+        if strangers:
+            raise ValueError(f"times must be dates to be cut along the calendar, not {strangers[0]!r}.")
         values = np.array([_naive(t) for t in values.tolist()], dtype=object)
     when = as_times(values, len(values))
     if when.dtype.kind == "O":
@@ -168,32 +163,70 @@ def _labels(times: Any) -> AnyArray:
         labels = np.array(labels.tolist())
     if labels.dtype.kind == "O" or (labels.dtype.kind in "fmM" and np.isnan(labels).any()):
         raise ValueError("times contains missing values or mixed types; every row needs its period.")
+    if labels.dtype.kind == "U" and (out_of_order := _misplaced(np.unique(labels).tolist())):
+        raise ValueError(
+            f"names of periods are taken in the order of text, which puts {out_of_order[0]!r} before "
+            f"{out_of_order[1]!r}. Pad their numbers with zeros, or give numbers or dates."
+        )
     return labels
 
 
-def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray]:
+def _misplaced(names: list[str]) -> tuple[str, str] | None:
+    """Two names that differ in a number alone, the larger of which comes first."""
+    numbered = [(re.sub(r"\d+", "0", n), [int(d) for d in re.findall(r"\d+", n)], n) for n in names]
+    for (form, numbers, name), (next_form, next_numbers, next_name) in pairwise(numbered):
+        if form == next_form and numbers > next_numbers:
+            return name, next_name
+    return None
+
+
+def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
+    """Rows that train, rows that are tested, and when training ends if that is known."""
     if isinstance(train, tuple) and len(train) == 2:
         start, end = (_boundary(when, t) for t in train)
-        return np.asarray((when >= start) & (when < end)), np.asarray(when >= end)
+        return np.asarray((when >= start) & (when < end)), np.asarray(when >= end), end
     mask = np.asarray(train)
     if mask.ndim == 0:
-        before = np.asarray(when < _boundary(when, train))
-        return before, ~before
+        end = _boundary(when, train)
+        return np.asarray(when < end), np.asarray(when >= end), end
     if mask.dtype != bool or mask.shape != when.shape:
         raise ValueError(
             f"train must be a time, two times or a mask of the {len(when)} rows, not an array of "
             f"{mask.dtype} of shape {mask.shape}."
         )
-    return mask, ~mask
+    return mask, ~mask, None
 
 
 def _boundary(when: AnyArray, time: Any) -> Any:
     if when.dtype.kind != "M":
-        return when.dtype.type(time) if when.dtype.kind in "iuf" else time
+        return time
     try:
-        return np.datetime64(_naive(time) if isinstance(time, datetime) else time)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{time!r} is not a date such as 2024-09-01: {error}.") from None
+        return as_dates([time])[0]
+    except ValueError as error:
+        raise ValueError(f"{time!r} is not a date such as 2024-09-01: {error}") from None
+
+
+def _in_order(when: AnyArray, chosen: BoolArray) -> IntArray:
+    rows = np.flatnonzero(chosen)
+    return rows[np.argsort(when[rows], kind="stable")]
+
+
+def _check_not_empty(when: AnyArray, chosen: BoolArray, purpose: str, given: Any) -> None:
+    if not chosen.any():
+        raise ValueError(
+            f"no rows to {purpose} on with {given!r}; times run from {when.min()} to {when.max()}."
+        )
+
+
+def _cut_calendar(when: AnyArray, period: Calendar, start: Any = None) -> Periods:
+    """Periods from the first object's, or from the one ``start`` is in, to the last object's."""
+    if period not in get_args(Calendar):
+        raise ValueError(f"period must be one of {get_args(Calendar)} or None, not {period!r}.")
+    numbers = _numbers(when, period)
+    if len(numbers) == 0:
+        return Periods((), numbers)
+    first = int(numbers.min()) if start is None else int(_numbers(np.array([start]), period)[0])
+    return Periods(tuple(_name(n, period) for n in range(first, int(numbers.max()) + 1)), numbers - first)
 
 
 def _numbers(when: AnyArray, period: Calendar) -> IntArray:

@@ -21,10 +21,12 @@ from transcendent.metrics.performance import (
 )
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.time import AreaUnderTime, area_under_time
+from transcendent.temporal.periods import Periods
 
 _SHOWN = {
     "rejector": ("", "rejector"),
-    "rejection_rate": ("", "rejected"),
+    "rejection_rate": ("rejected of", "all"),
+    "positives_rejected": ("", "positives"),
     "f1_baseline": ("F1 of", "all"),
     "f1_kept": ("", "kept"),
     "error_baseline": ("error of", "all"),
@@ -128,7 +130,8 @@ class Backtest:
             "subset": np.tile(SUBSETS, n * p),
         }
         for name in metrics[0]:
-            columns[name] = np.concatenate([m[name].ravel() for m in metrics])
+            column = np.concatenate([m[name].ravel() for m in metrics])
+            columns[name] = column.astype(np.intp) if name in ("objects", "errors") else column
         return columns
 
     @cached_property
@@ -175,6 +178,8 @@ class Backtest:
         The objects of each period are redrawn; decisions are not made anew. NaN where the metric is
         undefined.
         """
+        if not 0 < level < 1:
+            raise ValueError(f"level is a share between 0 and 1 such as 0.95, not {level!r}.")
         undefined = np.isnan(self.series(rejector, metric, subset))
         generator = np.random.default_rng(random_state)
         position = SUBSETS.index(subset)
@@ -214,10 +219,11 @@ class Backtest:
     def summary(self) -> dict[str, AnyArray]:
         """Columns of the table with one row per rejector.
 
-        ``aut_f1_…`` are areas under time; ``f1_…`` and ``error_…`` are of the objects of all periods
-        together. ``caught_at_15`` and ``f1_kept_at_15`` are the share of errors caught and the F1 of the kept
-        if 15% of every period were rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods,
-        each weighted with its objects.
+        ``positives_rejected`` is the share of the positive class that is rejected. ``aut_f1_…`` are areas
+        under time; ``f1_…`` and ``error_…`` are of the objects of all periods together. ``caught_at_15`` and
+        ``f1_kept_at_15`` are the share of errors caught and the F1 of the kept if 15% of every period were
+        rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods, each weighted with its
+        objects.
         """
         rows = [self._summary_row(name) for name in self.answers]
         columns: dict[str, AnyArray] = {"rejector": np.array(list(self.answers))}
@@ -230,8 +236,10 @@ class Backtest:
         table: Literal["table", "by_class", "summary"] = "table",
     ) -> Any:
         """One of the tables as a pandas or polars DataFrame; ``table`` is the one with a row per subset."""
-        if library not in ("pandas", "polars") or table not in ("table", "by_class", "summary"):
-            raise ValueError(f"no table {table!r} as a frame of {library!r}.")
+        if library not in ("pandas", "polars"):
+            raise ValueError(f"frames are of 'pandas' or 'polars', not {library!r}.")
+        if table not in ("table", "by_class", "summary"):
+            raise ValueError(f"the tables are 'table', 'by_class' and 'summary', not {table!r}.")
         columns = self.summary() if table == "summary" else getattr(self, table)
         return extra(library, "frames").DataFrame(columns)
 
@@ -245,10 +253,9 @@ class Backtest:
         manifest = self.manifest | {
             "periods": list(self.periods),
             "classes": self.classes.tolist(),
-            "pos_label": self.pos_label,
             "ranked_by": {name: answer.ranked_by for name, answer in self.answers.items()},
         }
-        (path / "manifest.json").write_text(json.dumps(manifest, indent=2, default=_plain) + "\n")
+        (path / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
         return path
 
     @classmethod
@@ -278,14 +285,15 @@ class Backtest:
             y=tight(columns["y"][own]),
             answers=answers,
             classes=np.array(manifest.pop("classes")),
-            pos_label=manifest.pop("pos_label"),
+            pos_label=manifest["pos_label"],
             manifest={key: value for key, value in manifest.items() if key != "ranked_by"},
         )
 
     def __repr__(self) -> str:
-        head = (
-            f"{len(self.y):,} objects in {len(self.periods)} periods, {self.periods[0]} to {self.periods[-1]}"
-        )
+        first, last = self.periods[0], self.periods[-1]
+        title = f"{len(self.y):,} objects in {len(self.periods)} periods, {first} to {last}"
+        if self.pos_label is not None:
+            title += f"; positive is {self.pos_label!r}"
         summary = self.summary()
         rows = [[head[line] for head in _SHOWN.values()] for line in (0, 1)]
         rows += [[_cell(summary[key][i]) for key in _SHOWN] for i in range(len(self.answers))]
@@ -294,7 +302,7 @@ class Backtest:
         for name, *numbers in rows:
             cells = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
             lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
-        return "\n".join([head, *lines, *self._undefined()])
+        return "\n".join([title, *lines, *self._undefined()])
 
     def _known(self, rejector: str) -> str:
         if rejector not in self.answers:
@@ -308,17 +316,14 @@ class Backtest:
             for subset in SUBSETS:
                 missing = self.aut(name, "f1", subset).undefined
                 if missing:
-                    some = ", ".join(self.periods[i] for i in missing[:4]) + (
-                        ", …" if len(missing) > 4 else ""
-                    )
-                    lines.append(f"{name}: F1 of {subset} is undefined in {len(missing)} periods ({some})")
+                    some = ", ".join(self.periods[i] for i in missing[:4])
+                    some += f" and {len(missing) - 4} more periods" if len(missing) > 4 else ""
+                    lines.append(f"{name}: F1 of {subset} is undefined in {some}")
         return lines
 
     @cached_property
     def _rows_of_periods(self) -> list[IntArray]:
-        order = np.argsort(self.period, kind="stable")
-        counts = np.bincount(self.period, minlength=len(self.periods))
-        return np.split(order, np.cumsum(counts)[:-1])
+        return Periods(self.periods, self.period).rows
 
     def _summary_row(self, name: str) -> dict[str, float]:
         overall = subset_metrics(self.confusions[name].sum(axis=0), self.positive)
@@ -326,6 +331,7 @@ class Backtest:
         for metric in ("f1", "error"):
             row |= {f"{metric}_{s}": float(overall[metric][i]) for i, s in enumerate(SUBSETS)}
         row["rejection_rate"] = float(overall["share"][2])
+        row["positives_rejected"] = self._positives_rejected(name)
         row["errors_caught"] = float(overall["share_of_errors"][2])
         same_rate = self.at_rejection(name, 0.15)
         row["caught_at_15"] = same_rate["rejected"]["share_of_errors"]
@@ -335,6 +341,12 @@ class Backtest:
         for key in ("aurc", "excess_aurc", "augrc"):
             row[key] = float(np.average([getattr(curve, key) for _, curve in curves], weights=weights))
         return row
+
+    def _positives_rejected(self, name: str) -> float:
+        if self.positive is None:
+            return float("nan")
+        kept, rejected = self.confusions[name].sum(axis=(0, 3))[:, self.positive]
+        return float(divide(np.array(rejected), np.array(kept + rejected)))
 
     def _decision_tables(self) -> list[Any]:
         arrow = extra("pyarrow", "frames")
@@ -375,7 +387,3 @@ def _cell(value: Any) -> str:
 def tight(values: AnyArray) -> AnyArray:
     """Text as NumPy keeps it, not as Python objects."""
     return np.array(values.tolist()) if values.dtype == object else values
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else str(value)

@@ -1,0 +1,88 @@
+"""What tells one backtest from another: its data, its rejectors, the versions it ran with."""
+
+import hashlib
+import inspect
+import json
+import platform
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import Any
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+_PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
+
+
+def digest(*things: Any) -> str:
+    """SHA-256 of arrays, sparse matrices, frames or lists."""
+    sha = hashlib.sha256()
+    for thing in things:
+        for part in _parts(thing):
+            sha.update(part)
+    return sha.hexdigest()
+
+
+def describe(rejector: Any) -> str:
+    """Its parameters in words, without addresses in memory."""
+    text = rejector.__repr__(N_CHAR_MAX=10**6) if isinstance(rejector, BaseEstimator) else repr(rejector)
+    return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-fA-F]+", "", text))
+
+
+def fingerprint(name: str, rejector: Any) -> str:
+    """A digest of all a rejector holds, fitted parts and the source of the user's own code included."""
+    params = rejector.get_params(deep=True).values() if isinstance(rejector, BaseEstimator) else []
+    try:
+        state = joblib.hash(rejector, hash_name="sha1")
+    except Exception as error:  # whatever pickle makes of an object it cannot handle
+        raise ValueError(
+            f"{name} cannot be told from another run's in a folder ({error}). Give it named functions "
+            "instead of lambdas, or run without a folder."
+        ) from None
+    return digest([str(state), *(_source(thing) for thing in (rejector, *params))])
+
+
+def versions() -> dict[str, str]:
+    """Of Python and what everything here is built on."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The same as JSON gives it back."""
+    out: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
+    return out
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biuf" else str(value)
+
+
+def _source(thing: Any) -> str:
+    """The text of a function or class that is not an installed one."""
+    code = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
+    try:
+        installed = "site-packages" in inspect.getfile(code) or code.__module__.startswith("transcendent.")
+        return "" if installed else inspect.getsource(code)
+    except (TypeError, OSError):
+        return ""
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    if sp.issparse(thing):
+        csr = thing.tocsr()
+        arrays = [csr.indptr, csr.indices, csr.data]
+    elif hasattr(thing, "columns"):
+        arrays = [np.asarray(thing[column]) for column in thing.columns]
+    elif isinstance(thing, np.ndarray):
+        arrays = [thing]
+    else:
+        arrays = [np.fromiter(thing, dtype=object, count=len(thing))]
+    for array in arrays:
+        yield f"{array.shape}{array.dtype}".encode()
+        if array.dtype == object:
+            yield from (str(item).encode() + b"\0" for item in array.tolist())
+        else:
+            yield np.ascontiguousarray(array).view(np.uint8).data if array.size else b""
