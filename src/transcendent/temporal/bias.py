@@ -159,16 +159,18 @@ def downsample(
     for part in range(parts.max() + 1):
         of_class = np.flatnonzero((parts == part) & (labels == label))
         others = np.flatnonzero((parts == part) & (labels != label))
-        odds = share / (1 - share)
-        n_class, n_others = len(of_class), len(others)
-        if n_class == 0 or n_others == 0:
-            pass
-        elif n_class > n_others * odds:
-            n_class = min(n_class, max(1, round(n_others * odds)))
-        else:
-            n_others = min(n_others, max(1, round(n_class / odds)))
+        n_class, n_others = _sizes(len(of_class), len(others), share / (1 - share))
         kept += [generator.permutation(of_class)[:n_class], generator.permutation(others)[:n_others]]
     return np.sort(np.concatenate(kept))
+
+
+def _sizes(n_class: int, n_others: int, odds: float) -> tuple[int, int]:
+    """How many of each to keep, so that there are ``odds`` times as many of the class."""
+    if n_class == 0 or n_others == 0:
+        return n_class, n_others
+    if n_class > n_others * odds:
+        return min(n_class, max(1, round(n_others * odds))), n_others
+    return n_class, min(n_others, max(1, round(n_class / odds)))
 
 
 def positive_label(trained: AnyArray, pos_label: Any) -> Any:
@@ -253,8 +255,11 @@ def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
 
 def _row_keys(X: Any) -> AnyArray:
     """Equal rows have equal keys, whether X is an array, a sparse matrix, a frame or a list."""
-    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "biuf"):
-        return row_keys(X)
+    values = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if sp.issparse(X) or (
+        isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf"
+    ):
+        return row_keys(values)
     if hasattr(X, "itertuples"):
         X = X.itertuples(index=False, name=None)
     elif hasattr(X, "rows"):
