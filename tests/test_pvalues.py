@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -25,7 +25,6 @@ def naive(score, bag, form="paper", u=None):
 
 
 @given(score_lists, score_lists)
-@settings(deadline=None)
 def test_p_values_equal_the_definition(scores, bag):
     for form in ("paper", "plus_one"):
         expected = [naive(s, bag, form) for s in scores]
@@ -33,7 +32,6 @@ def test_p_values_equal_the_definition(scores, bag):
 
 
 @given(score_lists, score_lists, st.integers(0, 1000))
-@settings(deadline=None)
 def test_smoothed_p_values_equal_the_definition_and_are_seeded(scores, bag, seed):
     uniforms = np.random.RandomState(seed).random_sample(len(scores))
     expected = [naive(s, bag, "smoothed", u) for s, u in zip(scores, uniforms, strict=True)]
@@ -42,7 +40,6 @@ def test_smoothed_p_values_equal_the_definition_and_are_seeded(scores, bag, seed
 
 
 @given(hnp.arrays(float, st.integers(1, 30), elements=st.integers(-50, 50)), st.integers(-50, 50))
-@settings(deadline=None)
 def test_p_values_only_see_the_order_of_scores(bag, score):
     for monotone in (lambda a: 2 * a + 1, lambda a: a**3, np.exp, np.arctan):
         transformed = p_values(monotone(np.array([float(score)])), monotone(bag))
@@ -54,7 +51,6 @@ def test_p_values_only_see_the_order_of_scores(bag, score):
     st.data(),
     st.sampled_from(["paper", "plus_one", "smoothed"]),
 )
-@settings(deadline=None)
 def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
     n = len(scores)
     codes = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
@@ -91,7 +87,6 @@ def test_float64_makes_no_false_ties():
 @given(
     hnp.arrays(float, st.tuples(st.integers(1, 20), st.integers(2, 5)), elements=st.floats(0, 1)), st.data()
 )
-@settings(deadline=None)
 def test_credibility_and_confidence(p, data):
     n, k = p.shape
     predicted = np.array(data.draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n)))

@@ -163,7 +163,7 @@ def test_answers_as_the_literal_one_on_real_numbers():
     assert_as_literal(X * np.random.default_rng(9).normal(1, 0.5, X.shape), y, 250, 40, (0.2, 0.8), 9)
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     seed=st.integers(0, 2**31 - 1),
     n=st.integers(2, 20),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.datasets import make_classification
@@ -60,7 +60,6 @@ def test_the_sparse_and_the_dense_form_agree():
 @given(
     arrays(float, st.tuples(st.integers(1, 30), st.integers(1, 3)), elements=st.sampled_from([0.0, 1.0, 2.0]))
 )
-@settings(deadline=None)
 def test_groups_are_those_of_equal_rows(rows):
     _, expected = np.unique(rows, axis=0, return_inverse=True)
     for form in (rows, sp.csr_matrix(rows)):

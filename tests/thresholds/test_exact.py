@@ -212,7 +212,7 @@ def test_what_it_cannot_do_it_says():
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_prefix_maxima_are_those_of_a_loop(data):
     n = data.draw(st.integers(1, 40))
     numbers = st.integers(-6, 6)

@@ -99,7 +99,7 @@ def kept_shares(credibility: FloatArray, rejection_rate: float) -> FloatArray:
         raise ValueError(f"rejection_rate is a share between 0 and 1, not {rejection_rate!r}.")
     _, levels, counts = np.unique(-credibility, return_inverse=True, return_counts=True)
     n_kept = (1 - rejection_rate) * len(credibility)
-    if abs(n_kept - round(n_kept)) < 1e-9:
+    if abs(n_kept - round(n_kept)) <= 4 * np.spacing(float(len(credibility))):  # (1 - 0.7) * 10
         n_kept = round(n_kept)
     left = n_kept - (np.cumsum(counts) - counts)
     return np.clip(left / counts, 0, 1)[levels]
