@@ -54,6 +54,12 @@ def divide(numerator: AnyArray, denominator: AnyArray) -> FloatArray:
     return quotient
 
 
+def mean_of_defined(values: FloatArray) -> FloatArray:
+    """The mean over the last axis of what is not NaN; NaN if nothing is."""
+    defined = ~np.isnan(values)
+    return divide(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
+
+
 def take_rows(X: Any, rows: IntArray | slice) -> Any:
     """Rows of an array, a sparse matrix, a pandas or polars frame, or a list; slices of CSR copy nothing."""
     if sp.issparse(X) and X.format == "csr" and isinstance(rows, slice):

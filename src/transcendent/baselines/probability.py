@@ -112,11 +112,9 @@ class ProbabilityThresholds(CalibratedBaseline):
         check_is_fitted(self, "result_")
         codes, p = self._answer(X)
         credibility, confidence = credibility_and_confidence(p, codes)
-        accepted = credibility >= self.result_.credibility_thresholds[codes]
-        accepted &= confidence >= self.result_.confidence_thresholds[codes]
         return Decisions(
             labels=self.classes_[codes],
-            accepted=accepted,
+            accepted=self.result_.accepts(codes, credibility, confidence),
             credibility=credibility,
             confidence=confidence,
             p_values=p,

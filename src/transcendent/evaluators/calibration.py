@@ -146,9 +146,7 @@ def judge(
     """Judge new objects with predicted labels ``codes`` by their (n, classes) scores."""
     p = calibration.table.p_values(scores, calibration.form, uniforms)
     credibility, confidence = credibility_and_confidence(p, codes)
-    accepted = credibility >= result.credibility_thresholds[codes]
-    accepted &= confidence >= result.confidence_thresholds[codes]
-    return Judgement(codes, p, credibility, confidence, accepted)
+    return Judgement(codes, p, credibility, confidence, result.accepts(codes, credibility, confidence))
 
 
 def resolve_search(search: Any, n_classes: int) -> Search:

@@ -5,7 +5,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.utils import column_or_1d
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, abbreviate, divide, encode_labels
+from transcendent.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    divide,
+    encode_labels,
+    mean_of_defined,
+)
 from transcendent.decisions import Decisions
 
 Subset = Literal["baseline", "kept", "rejected"]
@@ -158,7 +166,4 @@ def position_of(pos_label: Any, classes: AnyArray) -> int | None:
 
 
 def _about(positive: int | None, values: FloatArray) -> FloatArray:
-    if positive is not None:
-        return values[..., positive]
-    defined = ~np.isnan(values)
-    return divide(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
+    return mean_of_defined(values) if positive is None else values[..., positive]

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import InfeasibleError
 from transcendent.evaluators.calibration import Calibration
 from transcendent.plots.base import (
@@ -25,7 +25,7 @@ from transcendent.plots.base import (
     with_note,
 )
 from transcendent.thresholds.base import On, SearchResult
-from transcendent.thresholds.counts import Tally
+from transcendent.thresholds.counts import margins
 from transcendent.thresholds.exact import ExactSearch
 from transcendent.thresholds.metrics import Metric, resolve_metric
 
@@ -281,19 +281,11 @@ def _best(calibration: Calibration, search: ExactSearch) -> tuple[float, float]:
 
 
 def _value(calibration: Calibration, result: SearchResult, objective: Metric) -> float:
-    """A metric of what thresholds keep and reject of the calibration objects; NaN is kept by any."""
-    credibility, confidence = calibration.credibility_and_confidence()
-    codes = calibration.predicted
-    rejected = credibility < result.credibility_thresholds[codes]
-    rejected |= confidence < result.confidence_thresholds[codes]
-    kept, thrown = _tally(calibration, ~rejected), _tally(calibration, rejected)
-    return float(objective.value(kept, thrown, calibration.classes))
-
-
-def _tally(calibration: Calibration, objects: BoolArray) -> Tally:
-    actual, predicted = calibration.actual[objects], calibration.predicted[objects]
-    parts = (actual[actual == predicted], actual, predicted)
-    return Tally(*(np.bincount(part, minlength=len(calibration.classes)) for part in parts))
+    """A metric of what thresholds keep and reject of the calibration objects."""
+    predicted, actual, classes = calibration.predicted, calibration.actual, calibration.classes
+    kept = result.accepts(predicted, *calibration.credibility_and_confidence())
+    of_kept, of_rejected = (margins(predicted[r], actual[r], len(classes)) for r in (kept, ~kept))
+    return float(objective.value(of_kept, of_rejected, classes))
 
 
 def _words(objective: Metric) -> str:

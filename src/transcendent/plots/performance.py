@@ -327,9 +327,7 @@ class QuorumDisplay(Display):
         folds : int or None
             How many folds vote; by default the most votes any object got.
         """
-        if rejector not in result.answers:
-            raise ValueError(f"there is no rejector {rejector!r}; there are {list(result.answers)}.")
-        answer = result.answers[rejector]
+        answer = result.answers_of(rejector)
         if answer.votes is None:
             raise ValueError(f"{rejector!r} has no votes: only a CrossConformalEvaluator has a quorum.")
         seen = int(answer.votes.max())

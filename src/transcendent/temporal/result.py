@@ -102,17 +102,16 @@ class Backtest:
     @cached_property
     def confusions(self) -> dict[str, IntArray]:
         """For each rejector (periods, 2, classes, classes): kept, rejected; by true and predicted class."""
-        actual, k = encode_labels(self.y, self.classes, "y"), len(self.classes)
-        out = {}
-        for name, answer in self.answers.items():
-            predicted = encode_labels(answer.labels, self.classes, "labels")
-            out[name] = np.array(
+        k = len(self.classes)
+        return {
+            name: np.array(
                 [
-                    confusions(actual[rows], predicted[rows], answer.accepted[rows], k)
+                    confusions(self._actual[rows], predicted[rows], self.answers[name].accepted[rows], k)
                     for rows in self._rows_of_periods
                 ]
             )
-        return out
+            for name, predicted in self._predicted.items()
+        }
 
     @property
     def positive(self) -> int | None:
@@ -122,7 +121,7 @@ class Backtest:
     @cached_property
     def table(self) -> dict[str, AnyArray]:
         """Columns of the tidy table: one row per rejector, period and subset."""
-        metrics = [subset_metrics(counts, self.positive) for counts in self.confusions.values()]
+        metrics = list(self._metrics.values())
         n, p, s = len(self.answers), len(self.periods), len(SUBSETS)
         columns: dict[str, AnyArray] = {
             "rejector": np.repeat(list(self.answers), p * s),
@@ -150,14 +149,21 @@ class Backtest:
             "rejection_rate": divide(rejected, objects),
         }
 
+    def answers_of(self, rejector: str) -> Answers:
+        """A rejector's answers, or an error that says which rejectors there are."""
+        if rejector not in self.answers:
+            raise ValueError(f"there is no rejector {rejector!r}; there are {list(self.answers)}.")
+        return self.answers[rejector]
+
     def series(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> FloatArray:
         """A metric's values, one per period; NaN where it is undefined."""
-        metrics = subset_metrics(self.confusions[self._known(rejector)], self.positive)
+        self.answers_of(rejector)
+        metrics = self._metrics[rejector]
         if metric not in metrics:
             raise ValueError(f"there is no metric {metric!r}; the metrics are {', '.join(metrics)}.")
         if subset not in SUBSETS:
             raise ValueError(f"there is no subset {subset!r}; the subsets are {', '.join(SUBSETS)}.")
-        return metrics[metric][:, SUBSETS.index(subset)]
+        return metrics[metric][:, SUBSETS.index(subset)].copy()
 
     def aut(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> AreaUnderTime:
         """Area under a metric over time; says in which periods it is undefined."""
@@ -197,7 +203,7 @@ class Backtest:
 
     def risk_coverage(self, rejector: str) -> list[RiskCoverage]:
         """The risk–coverage curve of each period."""
-        answer = self.answers[self._known(rejector)]
+        answer = self.answers_of(rejector)
         wrong, ranking = answer.labels != self.y, answer.ranking
         return [risk_coverage(wrong[rows], ranking[rows]) for rows in self._rows_of_periods]
 
@@ -207,13 +213,11 @@ class Backtest:
         Rejectors are comparable at one rejection rate only. As from `rejection_metrics`; of objects that tie
         at the limit each counts with its chance of being kept.
         """
-        answer = self.answers[self._known(rejector)]
+        answer = self.answers_of(rejector)
         kept = np.empty(len(self.y))
         for rows in self._rows_of_periods:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
-        actual = encode_labels(self.y, self.classes, "y")
-        predicted = encode_labels(answer.labels, self.classes, "labels")
-        counts = confusions(actual, predicted, kept, len(self.classes))
+        counts = confusions(self._actual, self._predicted[rejector], kept, len(self.classes))
         return by_subset(subset_metrics(counts, self.positive))
 
     def summary(self) -> dict[str, AnyArray]:
@@ -304,10 +308,21 @@ class Backtest:
             lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
         return "\n".join([title, *lines, *self._undefined()])
 
-    def _known(self, rejector: str) -> str:
-        if rejector not in self.answers:
-            raise ValueError(f"there is no rejector {rejector!r}; there are {list(self.answers)}.")
-        return rejector
+    @cached_property
+    def _actual(self) -> IntArray:
+        return encode_labels(self.y, self.classes, "y")
+
+    @cached_property
+    def _predicted(self) -> dict[str, IntArray]:
+        return {
+            name: encode_labels(answer.labels, self.classes, "labels")
+            for name, answer in self.answers.items()
+        }
+
+    @cached_property
+    def _metrics(self) -> dict[str, dict[str, FloatArray]]:
+        """For each rejector the metrics as (periods, subsets) arrays."""
+        return {name: subset_metrics(counts, self.positive) for name, counts in self.confusions.items()}
 
     def _undefined(self) -> list[str]:
         """Says where F1 is undefined, as the area under time then rests on fewer periods."""

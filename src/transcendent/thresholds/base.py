@@ -44,6 +44,12 @@ class SearchResult:
     rejection_rate: float
     trials: int = 0
 
+    def accepts(self, codes: IntArray, credibility: FloatArray, confidence: FloatArray) -> BoolArray:
+        """Which answers reach the thresholds of their class; NaN, with nothing to compare, reaches any."""
+        low = credibility < self.credibility_thresholds[codes]
+        low |= confidence < self.confidence_thresholds[codes]
+        return ~low
+
     @property
     def gap(self) -> float | None:
         """Distance between value and bound, None where nothing is proven."""

@@ -56,7 +56,7 @@ class CumulativeCounts:
             levels, suffix = _cumulate(values[rows], actual[rows], n_classes)
             self.levels.append(levels)
             self.suffix.append(suffix)
-        self.total = _margins(predicted, actual, n_classes)
+        self.total = margins(predicted, actual, n_classes)
         self.batch = max(1, (1 << 20) // n_classes)
 
     def kept(self, thresholds: FloatArray) -> Tally:
@@ -79,7 +79,7 @@ class JointCounts:
         rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
         self.values = [values[rows] for rows in rows_of]
         self.actual = [actual[rows] for rows in rows_of]
-        self.total = _margins(predicted, actual, n_classes)
+        self.total = margins(predicted, actual, n_classes)
         self.batch = max(1, int(np.sqrt((1 << 22) / n_classes)))
 
     def kept(self, thresholds: FloatArray) -> Tally:
@@ -131,7 +131,8 @@ def _cumulate(values: FloatArray, actual: IntArray, n_classes: int) -> tuple[Flo
     return ordered[first], suffix
 
 
-def _margins(predicted: IntArray, actual: IntArray, n_classes: int) -> Tally:
+def margins(predicted: IntArray, actual: IntArray, n_classes: int) -> Tally:
+    """The counts of objects, from their labels as positions in the classes."""
     right = predicted == actual
     return Tally(
         np.bincount(actual[right], minlength=n_classes),

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, divide
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, divide, mean_of_defined
 from transcendent.thresholds.counts import Tally
 
 Subset = Literal["kept", "rejected"]
@@ -203,9 +203,7 @@ class MacroF1(Metric):
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:  # noqa: ARG002
         """The mean over the classes that occur."""
         tally = _choose(self.of, kept, rejected)
-        f1 = divide(2 * tally.correct, tally.actual + tally.predicted)
-        occurs = ~np.isnan(f1)
-        return divide(np.where(occurs, f1, 0.0).sum(axis=-1), occurs.sum(axis=-1))
+        return mean_of_defined(divide(2 * tally.correct, tally.actual + tally.predicted))
 
 
 @dataclass(frozen=True)
