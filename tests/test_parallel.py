@@ -39,7 +39,7 @@ def test_progress_is_shown_to_someone_who_watches(monkeypatch, capsys):
     tasks = [(x, x) for x in range(3)]
     parallel.run(operator.mul, tasks, total=3, label="fitting folds", verbose=True)
     shown = capsys.readouterr().err
-    assert "fitting folds: 1 of 3, 6 s left" in shown
+    assert "fitting folds ━━━━━━━━                 1 of 3, 6 s left" in shown
     assert "fitting folds: done in" in shown
 
 

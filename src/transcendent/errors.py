@@ -28,6 +28,10 @@ class MissingExtraError(TranscendentError, ImportError):
     """An optional dependency is needed; the message has the line that installs it."""
 
 
+class ArtifactError(TranscendentError, ValueError):
+    """A file is no artifact to be believed, or a rejector cannot be saved as one; the message says why."""
+
+
 class CalibrationWarning(UserWarning):
     """Calibration works, but with less evidence than a reader of the numbers would assume."""
 

@@ -10,6 +10,11 @@ from sklearn.utils.parallel import Parallel, delayed
 
 T = TypeVar("T")
 
+_BAR = 24
+
+silenced = False
+"""True silences progress everywhere in this process, whatever ``verbose`` says."""
+
 
 def run(
     function: Callable[..., T],
@@ -48,7 +53,7 @@ class Progress:
 
     def __init__(self, label: str, total: int, *, verbose: bool) -> None:
         self.label, self.total = label, total
-        self.watched = verbose and _someone_watches()
+        self.watched = verbose and not silenced and _someone_watches()
         self.started = self.shown = time.monotonic()
         self.visible = False
 
@@ -59,13 +64,15 @@ class Progress:
             return
         self.shown, self.visible = now, True
         left = (now - self.started) / done * (self.total - done)
-        sys.stderr.write(f"\r{self.label}: {done} of {self.total}, {left:.0f} s left   ")
+        bar = "━" * round(_BAR * done / self.total)
+        sys.stderr.write(f"\r{self.label} {bar:<{_BAR}} {done} of {self.total}, {left:.0f} s left   ")
         sys.stderr.flush()
 
     def close(self) -> None:
         """End the line, if there is one."""
         if self.visible:
-            sys.stderr.write(f"\r{self.label}: done in {time.monotonic() - self.started:.0f} s{' ' * 20}\n")
+            ended = f"{self.label}: done in {time.monotonic() - self.started:.0f} s"
+            sys.stderr.write(f"\r{ended:<{_BAR + len(self.label) + 40}}\n")
 
 
 def _someone_watches() -> bool:

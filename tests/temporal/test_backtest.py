@@ -408,7 +408,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
                 folder=tmp_path / "run",
             )
     (tmp_path / "run/manifest.json").unlink()
-    with pytest.raises(ValueError, match="holds another backtest: rejectors was"):
+    with pytest.raises(ValueError, match="holds another backtest: rejectors: ICE was"):
         backtest(
             {"ICE": InductiveEvaluator(LinearSVC(C=2))}, X, Y, TIMES, train=TRAIN, folder=tmp_path / "run"
         )

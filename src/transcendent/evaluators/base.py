@@ -165,8 +165,11 @@ class ConformalEvaluator(DetectorWrapper):
 
         Also after a ``fit`` that ended in an `InfeasibleError`: what it fitted is kept.
         """
-        check_is_fitted(self, "_calibrated")
-        self._set_thresholds(self._calibrated, resolve_search(search, len(self.classes_)))
+        check_is_fitted(self, ["detectors_", "_unthresholded"], all_or_any=any)
+        calibrated = self.__dict__.get("_unthresholded") or [
+            (each.detector, each.calibration) for each in self.detectors_
+        ]
+        self._set_thresholds(calibrated, resolve_search(search, len(self.classes_)))
         return self
 
     def recalibrate(self, X: Any, y: Any) -> Self:
@@ -189,7 +192,7 @@ class ConformalEvaluator(DetectorWrapper):
 
     def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Training, IntArray]:
         """What to fit on which rows, checked, and the labels as positions in ``classes_``."""
-        for name in ("detectors_", "_calibrated"):
+        for name in ("detectors_", "_unthresholded"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
         check_form(self.p_value)
         check_calibration_label(self.calibration_label)
@@ -233,12 +236,13 @@ class ConformalEvaluator(DetectorWrapper):
         return self
 
     def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
-        self._calibrated = calibrated
+        self._unthresholded = calibrated  # kept, should no thresholds be found
         self.detectors_ = [
             CalibratedDetector(detector, calibration, calibration.search(search))
             for detector, calibration in calibrated
         ]
         self.search_ = search
+        del self._unthresholded
 
     def _decide(self, X: Any, quorum: int = 1) -> Decisions:
         (X,) = indexable(self._check_rows(X))

@@ -99,8 +99,18 @@ def _parse_dates(texts: list[Any]) -> AnyArray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # NumPy's, that it converts time zones to UTC
             return np.array(decoded, dtype="datetime64")
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"times given as text must be ISO dates such as 2024-09-01: {error}.") from None
+    except (ValueError, TypeError):
+        wrong = next((text for text in decoded if not _is_date(text)), decoded[0])
+        raise ValueError(
+            f"times given as text must be ISO dates such as 2024-09-01, not {wrong!r}."
+        ) from None
+
+
+def _is_date(text: Any) -> bool:
+    try:
+        return bool(np.array([text], dtype="datetime64").dtype != np.dtype("datetime64"))
+    except (ValueError, TypeError):
+        return False
 
 
 def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:

@@ -17,6 +17,7 @@ from sklearn.utils import column_or_1d, indexable
 from transcendent import parallel
 from transcendent.arrays import AnyArray, IntArray, as_slice, take_rows
 from transcendent.decisions import Rejector
+from transcendent.errors import InfeasibleError
 from transcendent.extras import extra
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
@@ -90,7 +91,7 @@ def backtest(
     >>> result.periods[:3], result.table["f1"].shape
     (('2020-05', '2020-06', '2020-07'), (48,))
     """
-    named = {name: _seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
+    named = {name: seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
     X, labels, split = _checked(X, y, times, train, period, retrain)
     pos_label = positive_label(labels[split.train], pos_label)
     biases = find_biases(X, labels, split, pos_label=pos_label, class_ratio=class_ratio)
@@ -217,7 +218,10 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
             fitted = None  # it has not decided this period, from which it might have learnt
         elif len(rows):
             if fitted is None:
-                fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
+                try:
+                    fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
+                except InfeasibleError as error:
+                    raise InfeasibleError(f"{name}: {error}") from None
             part = _decide_period(run, fitted, rows, i, clock)
             write_period(run.checkpoints, name, i, part)
         if part is not None:
@@ -301,7 +305,7 @@ def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:
     return named
 
 
-def _seeded(rejector: Any, seed: int) -> Any:
+def seeded(rejector: Any, seed: int) -> Any:
     """A clone with every ``random_state`` that is None, also of what it holds, set to the seed."""
     if not isinstance(rejector, BaseEstimator):
         return rejector

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from transcendent.arrays import AnyArray
+from transcendent.files import write_whole
 from transcendent.temporal.result import Backtest
 
 
@@ -23,7 +23,7 @@ def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
     if written.exists():
         _check_same(written, manifest, folder)
     else:
-        _replace(written, json.dumps(manifest, indent=2).encode())
+        write_whole(written, json.dumps(manifest, indent=2).encode())
     return checkpoints
 
 
@@ -52,7 +52,7 @@ def write_period(checkpoints: Path | None, name: str, period: int, part: dict[st
     if checkpoints is not None:
         content = io.BytesIO()
         np.savez(content, **part)  # type: ignore[arg-type]
-        _replace(_file(checkpoints, name, period), content.getvalue())
+        write_whole(_file(checkpoints, name, period), content.getvalue())
 
 
 def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:
@@ -62,16 +62,20 @@ def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:
         raise ValueError(f"{written} cannot be read; delete {folder} and start anew.") from None
     differ = [key for key in here if there.get(key) != here[key]]
     if differ:
-        what = "; ".join(f"{key} was {there.get(key)!r:.200}, is {here[key]!r:.200}" for key in differ[:2])
+        what = _difference(differ[0], there.get(differ[0]), here[differ[0]])
         raise ValueError(f"{folder} holds another backtest: {what}. Give another folder, or delete this one.")
+
+
+def _difference(key: str, was: Any, now: Any) -> str:
+    """Where two values first differ, in words."""
+    if isinstance(was, dict) and isinstance(now, dict):
+        name = next(name for name in {**was, **now} if was.get(name) != now.get(name))
+        return f"{key}: {_difference(name, was.get(name), now.get(name))}"
+    if key == "data":
+        return "the data are not the same"
+    return f"{key} was {was!r:.200}, is {now!r:.200}"
 
 
 def _file(checkpoints: Path, name: str, period: int) -> Path:
     safe = re.sub(r"[^A-Za-z0-9]+", "_", name)[:40]
     return checkpoints / f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}-{period:05}.npz"
-
-
-def _replace(path: Path, content: bytes) -> None:
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_bytes(content)
-    aside.replace(path)

@@ -202,8 +202,8 @@ def _boundary(when: AnyArray, time: Any) -> Any:
         return time
     try:
         return as_dates([time])[0]
-    except ValueError as error:
-        raise ValueError(f"{time!r} is not a date such as 2024-09-01: {error}") from None
+    except ValueError:
+        raise ValueError(f"{time!r} is not a date such as 2024-09-01 or 2024-09.") from None
 
 
 def _in_order(when: AnyArray, chosen: BoolArray) -> IntArray:

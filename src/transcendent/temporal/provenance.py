@@ -5,6 +5,7 @@ import inspect
 import json
 import platform
 import re
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -45,9 +46,12 @@ def fingerprint(name: str, rejector: Any) -> str:
     return digest([str(state), *(_source(thing) for thing in (rejector, *params))])
 
 
-def versions() -> dict[str, str]:
-    """Of Python and what everything here is built on."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+def versions(*also: str) -> dict[str, str]:
+    """Of Python, of what everything here is built on, and of what else is in use."""
+    in_use = [module for module in also if module in sys.modules]
+    found = {name: version(name) for name in _PACKAGES}
+    found |= {module: sys.modules[module].__version__ for module in in_use}
+    return {"python": platform.python_version()} | found
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:

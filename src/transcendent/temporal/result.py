@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, divide, encode_labels
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, chunks, divide, encode_labels
 from transcendent.extras import extra
 from transcendent.metrics.performance import (
     SUBSETS,
@@ -37,6 +37,7 @@ _SHOWN = {
     "f1_kept_at_15": ("", "F1 kept"),
     "aurc": ("", "AURC"),
 }
+_BLOCK_CELLS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +103,7 @@ class Backtest:
     @cached_property
     def confusions(self) -> dict[str, IntArray]:
         """For each rejector (periods, 2, classes, classes): kept, rejected; by true and predicted class."""
-        k = len(self.classes)
-        return {
-            name: np.array(
-                [
-                    confusions(self._actual[rows], predicted[rows], self.answers[name].accepted[rows], k)
-                    for rows in self._rows_of_periods
-                ]
-            )
-            for name, predicted in self._predicted.items()
-        }
+        return {name: self._confusions(name, slice(None)) for name in self.answers}
 
     @property
     def positive(self) -> int | None:
@@ -321,8 +313,28 @@ class Backtest:
 
     @cached_property
     def _metrics(self) -> dict[str, dict[str, FloatArray]]:
-        """For each rejector the metrics as (periods, subsets) arrays."""
-        return {name: subset_metrics(counts, self.positive) for name, counts in self.confusions.items()}
+        """For each rejector the metrics as (periods, subsets) arrays; in blocks, for want of memory."""
+        blocks = list(chunks(len(self.periods), max(1, _BLOCK_CELLS // len(self.classes) ** 2)))
+        metrics = {}
+        for name in self.answers:
+            parts = [subset_metrics(self._confusions(name, block), self.positive) for block in blocks]
+            metrics[name] = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        return metrics
+
+    def _confusions(self, name: str, periods: slice) -> IntArray:
+        """As `confusions`, of one rejector in some periods."""
+        actual, predicted, accepted = self._actual, self._predicted[name], self.answers[name].accepted
+        counts = [
+            confusions(actual[rows], predicted[rows], accepted[rows], len(self.classes))
+            for rows in self._rows_of_periods[periods]
+        ]
+        return np.array(counts)
+
+    def _confusions_overall(self, name: str) -> IntArray:
+        """(2, classes, classes): those of all periods together."""
+        accepted = self.answers[name].accepted
+        counts: IntArray = confusions(self._actual, self._predicted[name], accepted, len(self.classes))
+        return counts
 
     def _undefined(self) -> list[str]:
         """Says where F1 is undefined, as the area under time then rests on fewer periods."""
@@ -341,7 +353,7 @@ class Backtest:
         return Periods(self.periods, self.period).rows
 
     def _summary_row(self, name: str) -> dict[str, float]:
-        overall = subset_metrics(self.confusions[name].sum(axis=0), self.positive)
+        overall = subset_metrics(self._confusions_overall(name), self.positive)
         row = {f"aut_f1_{subset}": self.aut(name, "f1", subset).value for subset in SUBSETS}
         for metric in ("f1", "error"):
             row |= {f"{metric}_{s}": float(overall[metric][i]) for i, s in enumerate(SUBSETS)}
@@ -360,7 +372,7 @@ class Backtest:
     def _positives_rejected(self, name: str) -> float:
         if self.positive is None:
             return float("nan")
-        kept, rejected = self.confusions[name].sum(axis=(0, 3))[:, self.positive]
+        kept, rejected = self._confusions_overall(name).sum(axis=2)[:, self.positive]
         return float(divide(np.array(rejected), np.array(kept + rejected)))
 
     def _decision_tables(self) -> list[Any]:

@@ -1,0 +1,196 @@
+"""The file itself: a zip archive without compression, closed by a seal.
+
+The last bytes of the file, which are the archive's comment, hold the SHA-256 of everything before them and,
+if it was signed, an Ed25519 signature of that digest. Both are checked before the archive is even opened.
+"""
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from transcendent.errors import ArtifactError
+from transcendent.extras import extra
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+_SEAL = re.compile(rb"\ntranscendent artifact\nsha256 ([0-9a-f]{64})\ned25519 ([0-9a-f]{128}|-{128})\n")
+_UNSIGNED = b"-" * 128
+_SEAL_SIZE = 232
+_NAME = re.compile(
+    r"manifest\.json|rejector\.skops|calibration-\d+\.npz|booster-\d+\.(lightgbm\.txt|xgboost\.json)"
+)
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # what a zip archive can date; equal contents make equal files
+
+Key = str | Path | bytes
+
+
+class Opened(NamedTuple):
+    """An artifact that kept its promises: digest, signature if asked for, sizes."""
+
+    manifest: dict[str, Any]
+    members: dict[str, bytes]
+    digest: str
+    signed: bool
+
+
+def pack(members: Mapping[str, bytes], manifest: Mapping[str, Any], signing_key: Key | None) -> bytes:
+    """The bytes of a file that holds the members, and a manifest that lists them."""
+    files = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in members.items()}
+    described = {"format": FORMAT, **manifest, "files": files}
+    text = json.dumps(described, indent=2, allow_nan=False).encode()
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w", ZIP_STORED) as archive:
+        archive.comment = bytes(_SEAL_SIZE)
+        for name, data in {MANIFEST: text, **members}.items():
+            archive.writestr(ZipInfo(name, _EARLIEST), data)
+    content = buffer.getvalue()[:-_SEAL_SIZE]
+    return content + _seal(_sha256(content), signing_key)
+
+
+def unpack(data: bytes, public_key: Key | None) -> Opened:
+    """Manifest and members, after everything about them has been checked."""
+    digest, signature = _check_seal(data)
+    if public_key is not None:
+        _check_signature(digest, signature, public_key)
+    members = _read_members(data)
+    manifest = _read_manifest(members.pop(MANIFEST, None))
+    _check_files(manifest["files"], members)
+    return Opened(manifest, members, digest, signature != _UNSIGNED)
+
+
+def _seal(digest: str, signing_key: Key | None) -> bytes:
+    signature = _UNSIGNED
+    if signing_key is not None:
+        signature = _private_key(signing_key).sign(_message(digest)).hex().encode()
+    return b"\ntranscendent artifact\nsha256 " + digest.encode() + b"\ned25519 " + signature + b"\n"
+
+
+def _check_seal(data: bytes) -> tuple[str, bytes]:
+    content, seal = data[:-_SEAL_SIZE], data[-_SEAL_SIZE:]
+    found = _SEAL.fullmatch(seal)
+    if found is None:
+        raise ArtifactError("it has no seal at its end: it is cut short, damaged, or no artifact at all.")
+    digest = found[1].decode()
+    if _sha256(content) != digest:
+        raise ArtifactError("it is damaged: its content does not have the digest it was sealed with.")
+    return digest, found[2]
+
+
+def _check_signature(digest: str, signature: bytes, public_key: Key) -> None:
+    key = _public_key(public_key)
+    if signature == _UNSIGNED:
+        raise ArtifactError("it is not signed, but a public key was given to check its signature with.")
+    try:
+        key.verify(bytes.fromhex(signature.decode()), _message(digest))
+    except extra("cryptography.exceptions", "artifacts").InvalidSignature:
+        raise ArtifactError("its signature was not made with the key that belongs to this one.") from None
+
+
+def _message(digest: str) -> bytes:
+    return f"transcendent artifact sha256 {digest}".encode()
+
+
+def _read_members(data: bytes) -> dict[str, bytes]:
+    try:
+        with ZipFile(io.BytesIO(data)) as archive:
+            listed = archive.infolist()
+            _check_listing(listed, len(data))
+            return {entry.filename: archive.read(entry) for entry in listed}
+    except ArtifactError:
+        raise
+    except (BadZipFile, ValueError, OverflowError, OSError, NotImplementedError, RuntimeError) as error:
+        raise ArtifactError(f"its archive cannot be read: {error}.") from None
+
+
+def _check_listing(listed: list[ZipInfo], size: int) -> None:
+    for entry in listed:
+        if not _NAME.fullmatch(entry.filename):
+            raise ArtifactError(f"it holds a file named {entry.filename!r:.80}, which no artifact does.")
+        if entry.compress_type != ZIP_STORED or entry.compress_size != entry.file_size:
+            raise ArtifactError(f"{entry.filename} in it is compressed, as nothing in an artifact is.")
+    if len({entry.filename for entry in listed}) < len(listed):
+        raise ArtifactError("it holds two files of one name.")
+    if sum(entry.file_size for entry in listed) > size:
+        raise ArtifactError("its files claim to be larger than it is.")
+
+
+def _read_manifest(text: bytes | None) -> dict[str, Any]:
+    if text is None:
+        raise ArtifactError(f"it holds no {MANIFEST}.")
+    try:
+        manifest = json.loads(text)
+        version, files = manifest["format"], manifest["files"]
+        sizes = {name: (entry["size"], entry["sha256"]) for name, entry in files.items()}
+        known = version != FORMAT or _is_described(manifest)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise ArtifactError(f"its {MANIFEST} is not one of an artifact.") from None
+    if not known:
+        raise ArtifactError(f"its {MANIFEST} does not describe a rejector as one of an artifact does.")
+    if type(version) is not int or version < 1:
+        raise ArtifactError(f"its {MANIFEST} names the format {version!r:.40}, which does not exist.")
+    if version > FORMAT:
+        raise ArtifactError(
+            f"it has format {version}, and this transcendent reads up to {FORMAT}. Upgrade transcendent."
+        )
+    return {**manifest, "files": sizes}
+
+
+def _is_described(manifest: dict[str, Any]) -> bool:
+    """Whether everything readers of the manifest rely on is there, and of its kind."""
+    features, thresholds = manifest["features"], manifest["thresholds"]
+    return (
+        all(isinstance(manifest[key], str) for key in ("created", "rejector", "description"))
+        and all(isinstance(manifest[key], dict) for key in ("versions", "notes", "features"))
+        and all(isinstance(manifest[key], list | None) for key in ("classes", "training_period"))
+        and isinstance(features["count"], int | None)
+        and isinstance(features["names"], list | None)
+        and all(isinstance(entry["objects"], int) for entry in manifest["calibration"])
+        and all(isinstance(entry[key], list) for entry in thresholds for key in ("credibility", "confidence"))
+        and all({"objective", "value", "rejection_rate", "certified"} <= set(entry) for entry in thresholds)
+    )
+
+
+def _check_files(files: Mapping[str, tuple[Any, Any]], members: Mapping[str, bytes]) -> None:
+    if set(files) != set(members):
+        odd = sorted(set(files) ^ set(members))[0]
+        raise ArtifactError(f"{odd!r:.80} is in its manifest or among its files, but not in both.")
+    for name, (size, digest) in files.items():
+        if size != len(members[name]):
+            raise ArtifactError(
+                f"its manifest says {name} has {size!r:.40} bytes; it has {len(members[name])}."
+            )
+        if digest != _sha256(members[name]):
+            raise ArtifactError(f"{name} in it does not have the digest its manifest gives.")
+
+
+def _private_key(key: Key) -> Any:
+    serialization = extra("cryptography.hazmat.primitives.serialization", "artifacts")
+    ed25519 = extra("cryptography.hazmat.primitives.asymmetric.ed25519", "artifacts")
+    return _read_key(key, "private", ed25519.Ed25519PrivateKey, serialization.load_pem_private_key, None)
+
+
+def _public_key(key: Key) -> Any:
+    serialization = extra("cryptography.hazmat.primitives.serialization", "artifacts")
+    ed25519 = extra("cryptography.hazmat.primitives.asymmetric.ed25519", "artifacts")
+    return _read_key(key, "public", ed25519.Ed25519PublicKey, serialization.load_pem_public_key)
+
+
+def _read_key(key: Key, kind: str, wanted: Any, read: Any, *args: Any) -> Any:
+    pem = key if isinstance(key, bytes) else Path(key).read_bytes()
+    try:
+        found = read(pem, *args)
+    except (ValueError, TypeError):
+        raise ValueError(f"the {kind} key is not the PEM of a {kind} key.") from None
+    if not isinstance(found, wanted):
+        raise ValueError(f"the {kind} key is not Ed25519; make one with: openssl genpkey -algorithm ed25519")
+    return found
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

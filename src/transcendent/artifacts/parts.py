@@ -1,0 +1,169 @@
+"""What leaves the object before skops writes it: calibration arrays and the boosters of other libraries."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcendent.artifacts.archives import read_arrays, write_arrays
+from transcendent.errors import ArtifactError
+from transcendent.evaluators.calibration import Calibration
+from transcendent.extras import extra
+
+_BOOSTERS = {"lightgbm.basic.Booster": "lightgbm.txt", "xgboost.core.Booster": "xgboost.json"}
+_ARRAYS = ("scores", "actual", "predicted")
+_DRAWN = "p_values"  # of the smoothed form, which draws them anew at every call
+
+
+@dataclass(frozen=True)
+class StoredBooster:
+    """Stands where a LightGBM or XGBoost model was."""
+
+    member: str
+
+
+@dataclass(frozen=True)
+class StoredCalibration:
+    """Stands where calibration objects were; holds what is not an array of numbers."""
+
+    member: str
+    classes: Any
+    form: Any
+    label: Any
+    random_state: Any
+
+
+def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
+    """A copy of the rejector in which parts are replaced by their names, and these parts as files."""
+    for thing in _reachable(rejector):
+        if isinstance(thing, Mapping) and any(isinstance(key, bool) for key in thing):
+            raise ArtifactError(f"this rejector cannot be saved: {thing!r:.60} has True or False for a key.")
+    members: dict[str, bytes] = {}
+
+    def store(thing: Any) -> Any:
+        if isinstance(thing, Calibration):
+            member = f"calibration-{len(members)}.npz"
+            names = (*_ARRAYS, _DRAWN) if thing.form == "smoothed" else _ARRAYS
+            members[member] = write_arrays({name: getattr(thing, name) for name in names})
+            return StoredCalibration(member, thing.classes, thing.form, thing.label, thing.random_state)
+        if (suffix := _BOOSTERS.get(type_name(thing))) is not None:
+            member = f"booster-{len(members)}.{suffix}"
+            members[member] = _booster_to_bytes(thing)
+            return StoredBooster(member)
+        return None
+
+    return _exchange(rejector, store), members
+
+
+def put_together(
+    skeleton: Any, calibrations: Mapping[str, dict[str, Any]], members: Mapping[str, bytes]
+) -> Any:
+    """The rejector, with what its files hold in place of their names."""
+
+    def restore(thing: Any) -> Any:
+        if isinstance(thing, StoredCalibration):
+            arrays = calibrations[thing.member]
+            if arrays["scores"].shape[1] != len(thing.classes):
+                raise ArtifactError(f"{thing.member} in it does not have a column for each class.")
+            calibration = Calibration(
+                classes=thing.classes,
+                **{name: arrays[name] for name in _ARRAYS},
+                form=thing.form,
+                label=thing.label,
+                random_state=thing.random_state,
+            )
+            if thing.form == "smoothed":
+                vars(calibration)[_DRAWN] = arrays[_DRAWN]
+            return calibration
+        if isinstance(thing, StoredBooster):
+            return _booster_from_bytes(thing.member, members[thing.member])
+        return None
+
+    return _exchange(skeleton, restore)
+
+
+def check_matrices(root: Any) -> None:
+    """Refuse sparse matrices with indices outside of them, which compiled code would follow."""
+    for thing in _reachable(root):
+        if sp.issparse(thing) and hasattr(thing, "check_format"):
+            thing.check_format(full_check=True)
+
+
+def booster_types(members: Iterable[str]) -> set[str]:
+    """The types whose parsers, not written in Python, the members would be given to."""
+    return {kind for kind, suffix in _BOOSTERS.items() for member in members if member.endswith(suffix)}
+
+
+def read_calibrations(members: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+    """The arrays of each member that holds calibration objects, checked to belong together."""
+    found = {}
+    for member, data in members.items():
+        if member.startswith("calibration-"):
+            arrays = found[member] = read_arrays(member, data)
+            if not set(_ARRAYS) <= set(arrays) <= {*_ARRAYS, _DRAWN} or not _belong_together(**arrays):
+                raise ArtifactError(f"{member} in it does not hold the arrays of calibration objects.")
+    return found
+
+
+def type_name(thing: Any) -> str:
+    """Module and name of a thing's type."""
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def _belong_together(scores: Any, actual: Any, predicted: Any, p_values: Any = None) -> bool:
+    if p_values is not None and (p_values.shape != scores.shape or p_values.dtype.kind != "f"):
+        return False
+    n, kinds = len(actual), (scores.dtype.kind, actual.dtype.kind, predicted.dtype.kind)
+    if scores.ndim != 2 or kinds != ("f", "i", "i") or not len(scores) == n == len(predicted) > 0:
+        return False
+    codes = np.concatenate([actual, predicted], axis=None)
+    return bool(np.all((codes >= 0) & (codes < scores.shape[1])) and not np.isnan(scores).any())
+
+
+def _booster_to_bytes(booster: Any) -> bytes:
+    if type(booster).__module__.startswith("lightgbm"):
+        text: str = booster.model_to_string(num_iteration=-1)
+        return text.encode()
+    return bytes(booster.save_raw("json"))
+
+
+def _booster_from_bytes(member: str, data: bytes) -> Any:
+    if member.endswith(_BOOSTERS["lightgbm.basic.Booster"]):
+        return extra("lightgbm", "lightgbm").Booster(model_str=data.decode())
+    if not member.endswith(_BOOSTERS["xgboost.core.Booster"]):
+        raise ArtifactError(f"it takes {member!r:.60} for a model.")
+    booster = extra("xgboost", "xgboost").Booster()
+    booster.load_model(bytearray(data))
+    return booster
+
+
+def _exchange(root: Any, substitute: Callable[[Any], Any]) -> Any:
+    """A copy with some of its parts substituted; arrays and sources of random numbers are not copied."""
+    copies: dict[int, Any] = {}
+    for thing in _reachable(root):
+        if isinstance(thing, np.ndarray | np.random.RandomState | np.random.Generator) or sp.issparse(thing):
+            copies[id(thing)] = thing
+        elif (other := substitute(thing)) is not None:
+            copies[id(thing)] = other
+    return deepcopy(root, copies)
+
+
+def _reachable(root: Any) -> Iterator[Any]:
+    """Everything the object holds, itself included, each once."""
+    seen, waiting = set(), [root]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, str | bytes | int | float | None):
+            continue
+        seen.add(id(thing))
+        yield thing
+        if isinstance(thing, Mapping):
+            waiting.extend(thing.values())
+        elif isinstance(thing, list | tuple | set | frozenset):
+            waiting.extend(thing)
+        elif not isinstance(thing, type | FunctionType | ModuleType):
+            waiting.extend(getattr(thing, "__dict__", {}).values())

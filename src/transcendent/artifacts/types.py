@@ -1,0 +1,38 @@
+"""Types a file may hold without being asked about: those of this package, and harmless ones of others."""
+
+import transcendent
+from transcendent import baselines, measures
+from transcendent.artifacts.parts import StoredBooster, StoredCalibration
+from transcendent.baselines.droidevolver import _Learners, _Pool
+from transcendent.baselines.probability import _Judge
+from transcendent.evaluators import CalibratedDetector, Detector
+from transcendent.thresholds import Constraint, SearchResult
+
+_PUBLIC = [getattr(module, name) for module in (transcendent, baselines, measures) for name in module.__all__]
+_PARTS = (
+    CalibratedDetector,
+    Constraint,
+    Detector,
+    SearchResult,
+    StoredBooster,
+    StoredCalibration,
+    _Judge,
+    _Learners,
+    _Pool,
+)
+_OF_OTHERS = {
+    "collections.OrderedDict",
+    "lightgbm.sklearn.LGBMClassifier",
+    "scipy.sparse._csc.csc_array",
+    "scipy.sparse._csc.csc_matrix",
+    "scipy.sparse._csr.csr_array",
+    "scipy.sparse._csr.csr_matrix",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.model_selection._split.StratifiedKFold",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.utils._bunch.Bunch",
+    "xgboost.sklearn.XGBClassifier",
+}
+
+TYPES = _OF_OTHERS | {f"{t.__module__}.{t.__qualname__}" for t in (*_PUBLIC, *_PARTS) if isinstance(t, type)}

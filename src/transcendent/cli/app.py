@@ -1,0 +1,377 @@
+"""The commands: they read files, call the library, and print."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transcendent import __version__
+from transcendent.cli import console
+
+if TYPE_CHECKING:
+    from transcendent.artifacts import Artifact
+    from transcendent.temporal import Backtest
+
+app = typer.Typer(
+    help="Which answers of a detector can still be trusted?",
+    epilog="Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in console.EXIT_CODES.items())
+    + ".",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # half a second of imports
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+_FILE: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": False}
+Toml = Annotated[
+    Path, typer.Argument(metavar="TOML", **_FILE, help="Describes data, split, detector and rejectors.")
+]
+ArtifactFile = Annotated[
+    Path, typer.Argument(metavar="ARTIFACT", **_FILE, help="What 'transcendent fit' or save() wrote.")
+]
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in the artifact; repeatable."
+    ),
+]
+PublicKey = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        envvar="TRANSCENDENT_PUBLIC_KEY",
+        help="Accept only what is signed with this key's other half.",
+    ),
+]
+SigningKey = Annotated[
+    Path | None, typer.Option(exists=True, dir_okay=False, help="A private Ed25519 key (PEM) to sign with.")
+]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"transcendent {__version__}")
+        raise typer.Exit
+
+
+_VERSION = typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+
+
+@app.callback()
+def _before_any_command(version: Annotated[bool, _VERSION] = False) -> None:
+    """Which answers of a detector can still be trusted?"""
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """A command that ends with the code for what went wrong, and a line that says so."""
+
+    @wraps(function)
+    def guarded(*args: Any, **given: Any) -> None:
+        code = console.run(function, *args, **given)
+        if code:
+            raise typer.Exit(code)
+
+    return app.command()(guarded)
+
+
+@command
+def fit(
+    toml: Toml,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The artifact to write.")],
+    rejector: Annotated[str | None, typer.Option(help="Which rejector, if the file has several.")] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Fit on what was seen before this, instead of split.train.")
+    ] = None,
+    signing_key: SigningKey = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a rejector and save it as an artifact."""
+    from transcendent.artifacts import open_artifact, save
+    from transcendent.cli.experiment import Experiment
+
+    console.silence(quiet)
+    experiment = Experiment.read(toml)
+    name, fitted, rows = experiment.fit(rejector, train)
+    with console.writing(out):
+        save(fitted, out, training_period=rows.period(), notes=experiment.notes(), signing_key=signing_key)
+    artifact = open_artifact(out)
+    console.show(
+        f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{_described(artifact)}",
+        _facts(artifact),
+        as_json,
+    )
+
+
+@command
+def decide(
+    artifact: ArtifactFile,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", **_FILE, help="Objects: Parquet, CSV, npz or libsvm.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Decisions to write: .parquet, .csv, or - for CSV on standard output."
+        ),
+    ] = None,
+    identifier: Annotated[str | None, typer.Option("--id", help="The column that names objects.")] = None,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Accept or reject answers about new objects."""
+    from transcendent.cli.deciding import check_output, decide_file, summarise, write_decisions
+
+    console.silence(quiet)
+    check_output(out)
+    decisions, ids = decide_file(artifact, file, identifier, trust or [], public_key)
+    if out is not None:
+        with console.writing(out):
+            write_decisions(decisions, ids, out)
+    if out is None or str(out) != "-":
+        written = f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps the decisions"
+        console.show(f"{decisions!r}{written}", summarise(decisions), as_json)
+
+
+@command
+def backtest(
+    toml: Toml,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to keep it in; by default named after the TOML file."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="How many rejectors run at once.")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """What would rejection have given over the past?
+
+    Fits rejectors on the training window and lets them decide what came later, period by period. An
+    interrupted run goes on where it was.
+    """
+    from transcendent.cli.experiment import Experiment
+
+    console.silence(quiet)
+    experiment = Experiment.read(toml)
+    folder = out or experiment.folder
+    try:
+        with console.writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        result = experiment.backtest(folder, jobs)
+    except OSError as error:
+        if console.is_about_writing(error):
+            raise console.OutputError(
+                f"{folder} cannot be written: {error.strerror or error}. What is done is kept; once there is "
+                "room, the same command goes on from there."
+            ) from error
+        raise
+    except KeyboardInterrupt:
+        raise console.InterruptedRunError(
+            f"interrupted. What is done is kept in {folder}; the same command goes on from there."
+        ) from None
+    text = f"{result!r}\n\nkept in {folder}; for a page to show: transcendent report {folder}"
+    console.show(text, {"folder": str(folder), **_results(result)}, as_json)
+
+
+@command
+def report(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="A finished backtest; by default the latest here."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The page to write; by default report.html in the folder."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="A title for the page.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a finished backtest as one HTML page."""
+    from transcendent.cli.experiment import finished_backtest
+    from transcendent.report import write_report
+
+    found, result = finished_backtest(folder)
+    page = out or found / "report.html"
+    with console.writing(page):
+        write_report(result, page, title=title or found.resolve().name)
+    console.show(
+        f"{page} ({page.stat().st_size / 1e6:.1f} MB)", {"report": str(page), **_results(result)}, as_json
+    )
+
+
+@command
+def info(artifact: ArtifactFile, public_key: PublicKey = None, as_json: AsJson = False) -> None:
+    """Say what is in an artifact, without loading it."""
+    from transcendent.artifacts import open_artifact
+
+    opened = open_artifact(artifact, public_key=public_key)
+    console.show(_described(opened), _facts(opened), as_json)
+
+
+@command
+def verify(
+    artifact: ArtifactFile, trust: Trust = None, public_key: PublicKey = None, as_json: AsJson = False
+) -> None:
+    """Check an artifact's digest, signature and types."""
+    from transcendent.artifacts import open_artifact
+
+    opened = open_artifact(artifact, public_key=public_key)
+    opened.check(trust or [])
+    if public_key is not None:
+        signature = "is signed by the key's owner"
+    else:
+        signature = "is signed, by whom was not asked" if opened.signed else "is not signed"
+    text = f"{artifact} is whole, {signature}, and holds nothing that is not trusted.\nsha256 {opened.digest}"
+    console.show(
+        text, {"verified": True, "signature_checked": public_key is not None, **_facts(opened)}, as_json
+    )
+
+
+@command
+def thresholds(
+    artifact: ArtifactFile,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="f1, accuracy, precision, recall, error, rejection_rate or macro_f1; by default f1 for two "
+            "classes, accuracy for more."
+        ),
+    ] = None,
+    max_rejection: Annotated[
+        float | None, typer.Option(help="The largest share of calibration objects to reject.")
+    ] = 0.15,
+    constraint: Annotated[list[str] | None, typer.Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The artifact with the new thresholds; without it they are only shown."
+        ),
+    ] = None,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    signing_key: SigningKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search new thresholds for an artifact.
+
+    Needs none of the training data: the artifact holds its calibration objects.
+    """
+    from transcendent.artifacts import open_artifact
+    from transcendent.cli.deciding import rethreshold, save_again
+
+    opened = open_artifact(artifact, public_key=public_key)
+    retuned, before, after = rethreshold(opened, trust or [], objective, max_rejection, constraint or [])
+    if out is not None:
+        with console.writing(out):
+            save_again(retuned, opened, out, signing_key)
+        if opened.signed and signing_key is None:
+            console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")
+    text = _compared(opened.manifest["classes"], before, after)
+    text += f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps them"
+    console.show(text, {"before": before, "after": after, "out": None if out is None else str(out)}, as_json)
+
+
+@command
+def data(
+    file: Annotated[Path, typer.Argument(metavar="FILE", **_FILE, help="A TOML file, or a file of objects.")],
+    label: Annotated[str | None, typer.Option(help="The column with labels.")] = None,
+    time: Annotated[str | None, typer.Option(help="The column with times.")] = None,
+    identifier: Annotated[str | None, typer.Option("--id", help="The column that names objects.")] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Where training ends: splits the objects, and checks the split.")
+    ] = None,
+    period: Annotated[str, typer.Option(help="year, quarter, month, week, day or none.")] = "month",
+    as_json: AsJson = False,
+) -> None:
+    """Describe objects, and check a split for biases."""
+    from transcendent.cli.describing import describe_file, in_words
+    from transcendent.cli.tables import Columns
+    from transcendent.errors import TemporalBiasError
+
+    found = describe_file(file, columns=Columns(label, time, identifier), train=train, period=period)
+    console.show(in_words(found), found, as_json)
+    if any(bias["refuses"] for bias in found.get("biases", [])):
+        raise TemporalBiasError("a backtest refuses this split.")
+
+
+def _results(result: "Backtest") -> dict[str, Any]:
+    return {
+        "objects": len(result.y),
+        "periods": list(result.periods),
+        "pos_label": result.pos_label,
+        "summary": result.summary(),
+        "biases": result.manifest["biases"],
+    }
+
+
+def _facts(artifact: "Artifact") -> dict[str, Any]:
+    facts = {key: value for key, value in artifact.manifest.items() if key != "files"}
+    return {
+        "path": artifact.path,
+        "sha256": artifact.digest,
+        "signed": artifact.signed,
+        "types_to_trust": artifact.types_to_trust(),
+        **facts,
+        "files": {name: len(content) for name, content in artifact.members.items()},
+    }
+
+
+def _described(artifact: "Artifact") -> str:
+    said = artifact.manifest
+    features = said["features"]
+    names = f": {', '.join(features['names'][:4])} …" if features["names"] else ""
+    calibration = [entry["objects"] for entry in said["calibration"]]
+    text = console.lines(
+        rejector=said["description"],
+        trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
+        classes=console.some([str(label) for label in said["classes"] or []]) or None,
+        features=None if features["count"] is None else f"{features['count']:,}{names}",
+        calibrated_on=f"{console.some([f'{n:,}' for n in calibration])} objects" if calibration else None,
+        written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
+        f"scikit-learn {said['versions']['scikit-learn']}, Python {said['versions']['python']}",
+        format=said["format"],
+        sha256=artifact.digest,
+        signed="yes" if artifact.signed else "no",
+        to_be_trusted=", ".join(artifact.types_to_trust()) or None,
+    )
+    if said["thresholds"] and said["classes"]:
+        text += "\n\n" + _threshold_table(said["classes"], said["thresholds"])
+    return text
+
+
+def _threshold_table(classes: list[Any], promises: list[dict[str, Any]]) -> str:
+    shown = range(min(len(classes), 12))
+    used = [key for key in ("credibility", "confidence") if any(max(p[key]) > 0 for p in promises)]
+    rows = [["class", *(f"{key} from" for key in used)]]
+    rows += [[str(classes[c]), *(_span([p[key][c] for p in promises]) for key in used)] for c in shown]
+    more = f"\n… and {len(classes) - len(shown)} more classes" if len(classes) > len(shown) else ""
+    return f"{console.columns(rows)}{more}\n{_promised(promises)}"
+
+
+def _compared(classes: list[Any], before: list[dict[str, Any]], after: list[dict[str, Any]]) -> str:
+    return f"before\n{_threshold_table(classes, before)}\n\nafter\n{_threshold_table(classes, after)}"
+
+
+def _promised(promises: list[dict[str, Any]]) -> str:
+    objective = promises[0]["objective"]
+    rejected = (
+        f"rejects {_span([100 * p['rejection_rate'] for p in promises], 1)}% of the calibration objects"
+    )
+    if objective is None or promises[0]["value"] is None:
+        return rejected
+    proven = " (proven best)" if all(p["certified"] for p in promises) else ""
+    objective = objective.removesuffix("()")
+    return f"{rejected}; {objective} there is {_span([p['value'] for p in promises])}{proven}"
+
+
+def _span(values: list[float], digits: int = 4) -> str:
+    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
+    return low if low == high else f"{low}–{high}"

@@ -1,0 +1,179 @@
+"""What a person sees, what a program reads, and the code the command ends with."""
+
+import errno
+import io
+import json
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ParamSpec
+
+from transcendent import errors
+from transcendent.cli.settings import SettingsError, UsageError
+
+EXIT_CODES = {
+    1: "a defect of transcendent itself",
+    2: "the command line cannot be understood",
+    3: "the TOML file cannot be understood",
+    4: "the data cannot be used",
+    5: "an artifact is refused, or a rejector cannot be saved as one",
+    6: "no thresholds satisfy the constraints",
+    7: "something cannot be written: folder read-only, disk full",
+    8: "an optional dependency is missing",
+    9: "the split has a bias that results must not rest on",
+    130: "interrupted",
+    141: "whoever read the output has gone",
+}
+
+
+T = ParamSpec("T")
+
+
+class InterruptedRunError(Exception):
+    """Ctrl-C, with what to tell."""
+
+
+class OutputError(Exception):
+    """Something cannot be written."""
+
+
+def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
+    """Call a command's function; say what went wrong, and return the code for it."""
+    show_warnings_as_lines()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may know no more than ASCII
+    try:
+        function(*args, **given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+        return 141
+    except KeyboardInterrupt:
+        say("interrupted; nothing was written.")
+        return 130
+    except InterruptedRunError as told:
+        say(str(told))
+        return 130
+    except (errors.TranscendentError, UsageError, OutputError, OSError, ValueError) as error:
+        say(f"error: {_in_words(error)}")
+        return _code(error)
+    return 0
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+def _code(error: Exception) -> int:
+    if (
+        isinstance(error, OSError)
+        and not isinstance(error, errors.TranscendentError)
+        and is_about_writing(error)
+    ):
+        return 7
+    kinds: dict[type[Exception], int] = {
+        UsageError: 2,
+        SettingsError: 3,
+        errors.ArtifactError: 5,
+        errors.InfeasibleError: 6,
+        OutputError: 7,
+        errors.MissingExtraError: 8,
+        errors.TemporalBiasError: 9,
+    }
+    return next((code for kind, code in kinds.items() if isinstance(error, kind)), 4)
+
+
+def silence(quiet: bool) -> None:
+    """No progress, if so asked."""
+    if quiet:
+        from transcendent import parallel
+
+        parallel.silenced = True
+
+
+def show(text: str, data: dict[str, Any], as_json: bool) -> None:
+    """Print for a person, or for a program."""
+    sys.stdout.write((json.dumps(plain(data), indent=2) if as_json else visible(text)) + "\n")
+
+
+def say(text: str) -> None:
+    """A line beside the output."""
+    sys.stderr.write(visible(text) + "\n")
+
+
+def visible(text: str) -> str:
+    """Text of anyone's files, with what would steer a terminal spelled out."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, aligned: the first column to the left, the others to the right."""
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
+        for row in rows
+    )
+
+
+def lines(**entries: Any) -> str:
+    """Names and what they are, aligned; those that are None left out."""
+    shown = {name.replace("_", " "): value for name, value in entries.items() if value is not None}
+    width = max(map(len, shown))
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
+
+
+def some(items: list[str]) -> str:
+    """The first six, and how many more."""
+    return ", ".join(items[:6]) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
+
+
+def plain(value: Any) -> Any:
+    """The same as JSON can hold it: an undefined number is null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, str | int | None) else str(value)
+
+
+@contextmanager
+def writing(what: Any) -> Iterator[None]:
+    """Errors of the operating system in here are about writing."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{what} cannot be written: {error.strerror or error}.") from error
+
+
+def is_about_writing(error: OSError) -> bool:
+    """Whether there is no room, or no leave, to write."""
+    return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT) or "No space left" in str(error)
+
+
+def show_warnings_as_lines() -> None:
+    """Warnings as one line each, without the place in the source."""
+
+    def line(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not issubclass(category, DeprecationWarning | FutureWarning):
+            say(f"warning: {message}")
+
+    warnings.showwarning = line
+
+
+def forget_output() -> None:
+    """Nobody reads any more: let Python's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,114 @@
+"""Decisions about a file of objects, and new thresholds, with a saved rejector."""
+
+import io
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transcendent.arrays import AnyArray
+from transcendent.artifacts import Artifact, open_artifact, save
+from transcendent.cli.objects import build_search
+from transcendent.cli.settings import UsageError
+from transcendent.cli.tables import ColumnError, Columns, Objects, read_objects
+from transcendent.decisions import Decisions, Rejector
+from transcendent.extras import extra
+from transcendent.files import write_whole
+
+
+def decide_file(
+    path: Path, file: Path, identifier: str | None, trusted: list[str], public_key: Path | None
+) -> tuple[Decisions, AnyArray | None]:
+    """Decisions of the rejector in an artifact about the objects of a file, and what these are called."""
+    artifact = open_artifact(path, public_key=public_key)
+    if artifact.manifest["rejector"] == "ScoreEvaluator":
+        raise ValueError(
+            f"{path} judges scores, not objects: load it in Python, and give decide(scores, labels)."
+        )
+    features, notes = artifact.manifest["features"], artifact.manifest["notes"]
+    columns = Columns(id=identifier, features=notes.get("features") or features["names"])
+    if identifier is None and file.suffix in (".parquet", ".csv"):
+        columns = replace(columns, id=notes.get("id"))
+    objects = _read(file, columns, features["count"], named=identifier is not None)
+    rejector: Rejector = artifact.rejector(trusted)
+    try:
+        return rejector.decide(objects.X), objects.ids
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def check_output(out: Path | None) -> None:
+    """Refuse a name whose ending says nothing, before any work is done."""
+    if out is not None and str(out) != "-" and out.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"--out {out}: decisions are written as .parquet, .csv, or to - as CSV.")
+
+
+def write_decisions(decisions: Decisions, ids: AnyArray | None, out: Path) -> None:
+    """One row per object: its id or number, and what was decided."""
+    arrow = extra("pyarrow", "cli")
+    first = {"row": range(len(decisions))} if ids is None else {"id": ids}
+    table = arrow.table({**first, **decisions.to_dict()})
+    if str(out) == "-":
+        extra("pyarrow.csv", "cli").write_csv(table, sys.stdout.buffer)
+        return
+    content = io.BytesIO()
+    if out.suffix == ".csv":
+        extra("pyarrow.csv", "cli").write_csv(table, content)
+    else:
+        extra("pyarrow.parquet", "cli").write_table(table, content)
+    write_whole(out, content.getvalue())
+
+
+def summarise(decisions: Decisions) -> dict[str, Any]:
+    """How many objects of each predicted class were accepted and rejected."""
+    names = ("class", "objects", "accepted", "rejected")
+    return {
+        "objects": len(decisions),
+        "accepted": int(decisions.accepted.sum()),
+        "rejected": int(decisions.rejected.sum()),
+        "rejection_rate": decisions.rejection_rate,
+        "predicted": [dict(zip(names, row, strict=True)) for row in decisions.summary()],
+    }
+
+
+def rethreshold(
+    artifact: Artifact,
+    trusted: list[str],
+    objective: str | None,
+    max_rejection: float | None,
+    constraints: list[str],
+) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rejector with new thresholds, and what the old and the new ones promise."""
+    from transcendent.artifacts.facts import facts
+
+    classes = artifact.manifest["classes"] or []
+    default = "f1" if len(classes) == 2 else "accuracy"
+    search = build_search(objective or default, max_rejection, constraints)
+    rejector = artifact.rejector(trusted)
+    if not hasattr(rejector, "rethreshold"):
+        raise ValueError(
+            f"{artifact.path} holds a {type(rejector).__name__}, which has no thresholds to search."
+        )
+    return rejector.rethreshold(search), artifact.manifest["thresholds"], facts(rejector)["thresholds"]
+
+
+def save_again(rejector: Any, artifact: Artifact, out: Path, signing_key: Path | None) -> None:
+    """Save what was loaded from an artifact, with what that one said of its training."""
+    period, notes = artifact.manifest["training_period"], artifact.manifest["notes"]
+    save(rejector, out, training_period=period, notes=notes, signing_key=signing_key)
+
+
+def _read(file: Path, columns: Columns, width: int | None, *, named: bool) -> Objects:
+    """Objects as the artifact wants them; nobody needs their names to decide."""
+    try:
+        objects = read_objects(file, columns, width=width)
+    except ColumnError as error:
+        if error.key != "id" or named:
+            raise
+        warnings.warn(f"{error} Objects are numbered; --id names them by another column.", stacklevel=2)
+        return _read(file, replace(columns, id=None), width, named=False)
+    if hasattr(objects.X, "isna") and (missing := objects.X.isna().sum()).any():
+        some = ", ".join(f"{name} ({count:,})" for name, count in missing[missing > 0].head(5).items())
+        warnings.warn(f"values are missing in {file}: {some}.", stacklevel=2)
+    return objects

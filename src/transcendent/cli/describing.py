@@ -1,0 +1,86 @@
+"""What a file of objects holds, and whether a split of it would mislead."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transcendent.cli import console
+from transcendent.cli.experiment import Experiment
+from transcendent.cli.tables import Columns, Objects, read_objects
+from transcendent.temporal import Bias, TimeSplit, cut_periods, find_biases, time_split
+
+
+def describe_file(path: Path, *, columns: Columns, train: str | None, period: str) -> dict[str, Any]:
+    """Objects, classes, features and periods of a file; with a split, what is wrong with that."""
+    if path.suffix == ".toml":
+        experiment = Experiment.read(path)
+        objects, calendar = experiment.objects, experiment.period
+        left_out: list[str] = []
+        split = experiment.biases() if "train" in experiment.split.values else None
+    else:
+        objects, calendar = read_objects(path, columns), None if period == "none" else period
+        objects, left_out = objects.without_text()
+        split = _biases(objects, train, calendar) if train else None
+    found: dict[str, Any] = {"file": objects.name, "objects": len(objects), "features": _width(objects)}
+    if left_out:
+        found["left_out"] = left_out
+    if objects.y is not None:
+        labels, counts = np.unique(objects.y, return_counts=True)
+        found["classes"] = [
+            {"class": c, "objects": n} for c, n in zip(labels.tolist(), counts.tolist(), strict=True)
+        ]
+    if objects.times is not None:
+        periods = cut_periods(objects.times, calendar)
+        found["seen"] = objects.period()
+        found["periods"] = dict(zip(periods.labels, periods.counts.tolist(), strict=True))
+    if split is not None:
+        found |= _described_split(*split)
+    return found
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """For a person."""
+    counts = [
+        f"{entry['class']}: {entry['objects']:,} ({entry['objects'] / found['objects']:.1%})"
+        for entry in found.get("classes", [])
+    ]
+    text = console.lines(
+        objects=f"{found['objects']:,}",
+        features=None if found["features"] is None else f"{found['features']:,}",
+        left_out=f"{console.some(found['left_out'])}: no numbers" if "left_out" in found else None,
+        classes=console.some(counts) or None,
+        seen=_span(found["seen"], found["periods"]) if "seen" in found else None,
+        training=f"{found['training']:,} objects" if "training" in found else None,
+        test=f"{found['test']:,} objects" if "test" in found else None,
+    )
+    if "biases" not in found:
+        return text + "\n\nno split to check: --train TIME, or train under [split], makes one"
+    biases = [
+        f"{'refused' if b['refuses'] else 'warning'}: {b['name']}: {b['message']}" for b in found["biases"]
+    ]
+    return "\n".join([text, "", *(biases or ["no bias found in the split"])])
+
+
+def _span(seen: tuple[str, str], periods: dict[str, int]) -> str:
+    sizes = periods.values()
+    return f"{seen[0]} to {seen[1]}, {len(periods)} periods of {min(sizes):,} to {max(sizes):,} objects"
+
+
+def _biases(objects: Objects, train: str, calendar: Any) -> tuple[TimeSplit, list[Bias]]:
+    objects.labelled("name the columns with --label and --time.")
+    split = time_split(objects.times, train=train, period=calendar)
+    return split, find_biases(objects.X, objects.y, split)
+
+
+def _described_split(split: TimeSplit, biases: list[Bias]) -> dict[str, Any]:
+    return {
+        "training": len(split.train),
+        "test": len(split.test),
+        "biases": [bias._asdict() for bias in biases],
+    }
+
+
+def _width(objects: Objects) -> int | None:
+    shape: tuple[int, ...] = getattr(objects.X, "shape", ())
+    return shape[1] if len(shape) == 2 else None

@@ -1,0 +1,240 @@
+"""What a TOML file describes: data, a split, rejectors; and the library's calls with them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from transcendent.arrays import AnyArray
+from transcendent.cli.objects import build_rejectors
+from transcendent.cli.settings import Settings, UsageError, suggestion
+from transcendent.cli.tables import Objects, read_settings
+from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
+from transcendent.temporal.backtest import seeded
+from transcendent.temporal.periods import Calendar, as_dates
+from transcendent.temporal.result import Backtest
+
+_TOP = ("data", "split", "detector", "rejectors", "retrain", "seed")
+_SPLIT = ("train", "period", "chronological", "pos_label", "class_ratio", "allow")
+_TIMES = 'for example time = "first_seen" under [data]'
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment as a TOML file describes it."""
+
+    settings: Settings
+
+    @classmethod
+    def read(cls, path: Path) -> "Experiment":
+        """Check the keys of the file."""
+        settings = Settings.read(path)
+        settings.check(_TOP)
+        settings.table("split").check(_SPLIT)
+        return cls(settings)
+
+    @cached_property
+    def rejectors(self) -> dict[str, Any]:
+        """Unfitted, by name."""
+        return build_rejectors(self.settings)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """All rows of the data."""
+        found = read_settings(self.settings, self._needed())
+        if "steps" not in self.settings.table("detector").values and (text := found.columns_of_text()):
+            raise self.settings.table("data").error(
+                f"the columns {text[:5]} hold no numbers. Name those to use (features = [...]), or turn them "
+                "into numbers with steps under [detector].",
+                "features",
+            )
+        return found
+
+    def _needed(self) -> list[str]:
+        return ["label", "time"] if "train" in self.split.values else ["label"]
+
+    @cached_property
+    def split(self) -> Settings:
+        """The table ``[split]``."""
+        return self.settings.table("split")
+
+    @property
+    def folder(self) -> Path:
+        """Where a backtest is kept unless told otherwise: beside the file, under its name."""
+        return self.settings.path.with_suffix("")
+
+    def fit(self, name: str | None, train: str | None) -> tuple[str, Any, Objects]:
+        """One of the rejectors fitted on the training rows, its name, and these rows."""
+        chosen = self._choose(name)
+        rejector = seeded(self.rejectors[chosen], self._seed)
+        rows = self._training_rows(train)
+        given = {}
+        if self.split.get("chronological", bool, False):
+            given["times"] = rows.labelled(_TIMES).times
+        if rows.y is None:
+            raise self.settings.table("data").error(
+                'the rows have no labels: label = "..." names their column.'
+            )
+        self._check_labels(rows.y)
+        return chosen, rejector.fit(rows.X, rows.y, **given), rows
+
+    def backtest(self, folder: Path, n_jobs: int | None) -> Backtest:
+        """Every rejector over the test periods."""
+        train, rejectors, objects = self._train(), self.rejectors, self.dated_objects()
+        return backtest(
+            rejectors,
+            objects.X,
+            objects.y,
+            objects.times,
+            train=train,
+            period=self.period,
+            pos_label=self._label(objects.y),
+            chronological=self.split.get("chronological", bool, False),
+            retrain=self._retraining(),
+            class_ratio=self._class_ratio(objects.y),
+            allow=[str(name) for name in self.split.get("allow", list, [])],
+            folder=folder,
+            random_state=self._seed,
+            n_jobs=n_jobs,
+        )
+
+    def biases(self) -> tuple[TimeSplit, list[Bias]]:
+        """The split, and what is wrong with it."""
+        train, objects = self._train(), self.dated_objects()
+        split = time_split(objects.times, train=train, period=self.period)
+        ratio = self._class_ratio(objects.y)
+        return split, find_biases(
+            objects.X, objects.y, split, pos_label=self._label(objects.y), class_ratio=ratio
+        )
+
+    def dated_objects(self) -> Objects:
+        """All rows, if their times can be made sense of."""
+        objects = self.objects.labelled(_TIMES)
+        self._check_labels(objects.y)
+        if self.period is not None:
+            try:
+                as_dates(objects.times)
+            except ValueError as error:
+                kind = np.asarray(objects.times).dtype.kind
+                hint = (
+                    ' Or do they number the periods? Then period = "none" under [split].'
+                    if kind in "iuf"
+                    else ""
+                )
+                said = "the times are numbers, not dates." if kind in "iuf" else str(error)
+                raise self.settings.table("data").error(f"{said}{hint}", "time") from None
+        return objects
+
+    def _check_labels(self, y: AnyArray | None) -> None:
+        """XGBoost's own complaint comes late, and names no way out."""
+        labels = np.unique(y).tolist() if y is not None else []
+        if labels != list(range(len(labels))) and any(
+            "XGBClassifier" in repr(r) for r in self.rejectors.values()
+        ):
+            raise self.settings.table("detector").error(
+                f"XGBClassifier takes the labels 0, 1, …, not {labels[:3]}. Recode them, or take "
+                "lightgbm.LGBMClassifier.",
+                "class",
+            )
+
+    def notes(self) -> dict[str, Any]:
+        """What whoever decides with an artifact has to know of its rows."""
+        data = self.settings.table("data")
+        return {key: data.values[key] for key in ("id", "features") if isinstance(data.values.get(key), str)}
+
+    def _choose(self, name: str | None) -> str:
+        names = list(self.rejectors)
+        if name is None and len(names) > 1:
+            options = " or ".join(f"--rejector {one}" for one in names)
+            raise UsageError(f"{self.settings.path} has several rejectors; name one: {options}.")
+        if name is not None and name not in names:
+            raise UsageError(f"{self.settings.path} has no rejector {name!r}{suggestion(name, names)}")
+        return name or names[0]
+
+    def _training_rows(self, train: str | None) -> Objects:
+        window = train or ("train" in self.split.values and self._train())
+        if not window:
+            return self.objects
+        split = time_split(self.dated_objects().times, train=window, period=self.period)
+        return self.objects.take(split.train)
+
+    @property
+    def _seed(self) -> int:
+        return int(self.settings.get("seed", int, 0))
+
+    @property
+    def period(self) -> Any:
+        """How test objects are grouped."""
+        period = self.split.get("period", str, "month")
+        known = (*get_args(Calendar), "none")
+        if period not in known:
+            raise self.split.error(f"there is no period {period!r}{suggestion(period, known)}", "period")
+        return None if period == "none" else period
+
+    def _train(self) -> Any:
+        hint = 'what was seen before this time trains, the rest is tested: train = "2024-01"'
+        train = self.split.require("train", object, hint)
+        if isinstance(train, list) and len(train) != 2:
+            raise self.split.error("train is a time, or a list of two: the window's start and end.", "train")
+        for time in train if isinstance(train, list) else [train]:
+            if self.period is not None and not _is_date(time):
+                raise self.split.error(f"{time!r} is not a date such as 2024-09-01 or 2024-09.", "train")
+        return tuple(train) if isinstance(train, list) else train
+
+    def _retraining(self) -> Retraining | None:
+        table = self.settings.table("retrain")
+        table.check(("labels", "choose", "every"))
+        if not table.values:
+            return None
+        table.require("labels", int, "how many objects of a period are labelled: labels = 50")
+        try:
+            return Retraining(**table.values)
+        except (ValueError, TypeError) as error:
+            raise table.error(str(error)) from None
+
+    def _label(self, y: AnyArray | None) -> Any:
+        wanted = self.split.values.get("pos_label")
+        return None if wanted is None else self._find_label(str(wanted), y, "pos_label")
+
+    def _class_ratio(self, y: AnyArray | None) -> dict[Any, float] | None:
+        shares = self.split.table("class_ratio").values
+        if not all(isinstance(share, float | int) for share in shares.values()):
+            raise self.split.error("class_ratio has shares: { malicious = 0.1 }.", "class_ratio")
+        return {self._find_label(name, y, "class_ratio"): share for name, share in shares.items()} or None
+
+    def _find_label(self, name: str, y: AnyArray | None, key: str) -> Any:
+        """The label that is written so: keys of a TOML table are text."""
+        labels = {str(label): label for label in np.unique(y).tolist()} if y is not None else {}
+        if name not in labels:
+            raise self.split.error(f"no row has the label {name!r}{suggestion(name, labels)}", key)
+        return labels[name]
+
+
+def _is_date(time: Any) -> bool:
+    try:
+        as_dates([time])
+    except ValueError:
+        return False
+    return True
+
+
+def finished_backtest(folder: Path | None) -> tuple[Path, Backtest]:
+    """A folder's backtest; without a folder, the one here that finished last."""
+    if folder is None:
+        here = sorted(Path().glob("*/decisions.parquet"), key=lambda path: path.stat().st_mtime)
+        if not here:
+            raise ValueError(
+                "there is no finished backtest in this folder; name one: transcendent report FOLDER"
+            )
+        folder = here[-1].parent
+    if folder.suffix == ".toml":
+        folder = folder.with_suffix("")
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}.")
+    if not (folder / "manifest.json").is_file():
+        raise ValueError(
+            f"{folder} holds no finished backtest; 'transcendent backtest' makes one, or finishes it."
+        )
+    return folder, Backtest.load(folder)

@@ -1,0 +1,184 @@
+"""Detectors, measures, searches and rejectors from the tables of a TOML file."""
+
+import inspect
+import re
+from importlib import import_module
+from typing import Any
+
+import transcendent
+from transcendent import baselines, measures
+from transcendent.cli.settings import Settings, UsageError, fresh, suggestion
+from transcendent.thresholds import Constraint, Metric
+from transcendent.thresholds.metrics import resolve_metric
+
+_LIBRARIES = ("sklearn", "lightgbm", "xgboost")
+_SEARCHES = ("ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch")
+_CONSTRAINT = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
+
+
+def build_rejectors(settings: Settings) -> dict[str, Any]:
+    """The rejectors under ``[rejectors]``, by name; without that table, an inductive evaluator."""
+    table = settings.table("rejectors")
+    if not table.values:
+        return {"ICE": transcendent.InductiveEvaluator(build_detector(settings))}
+    return {name: _build_rejector(name, table.table(name), settings) for name in table.values}
+
+
+def build_detector(settings: Settings) -> Any:
+    """The classifier, or pipeline of ``steps``, under ``detector``."""
+    table = settings.table("detector")
+    if not table.values:
+        raise settings.error('there is no [detector]; for example: class = "sklearn.svm.LinearSVC"')
+    steps = table.get("steps", list)
+    if steps is None:
+        return _build_class(table)
+    table.check(["steps"])
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(*(_build_class(_element(table, "steps", i)) for i in range(len(steps))))
+
+
+def build_search(objective: str, max_rejection: float | None, constraints: list[str]) -> Any:
+    """An exact search from what is given on the command line."""
+    try:
+        resolve_metric(objective)
+        parsed = [parse_constraint(text) for text in constraints]
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    return transcendent.ExactSearch(objective, max_rejection=max_rejection, constraints=parsed)
+
+
+def parse_constraint(text: str) -> Constraint:
+    """``recall >= 0.9`` as a constraint."""
+    found = _CONSTRAINT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no constraint such as 'recall >= 0.9' or 'rejection_rate <= 10%'.")
+    metric: Metric = resolve_metric(found[1])
+    bound = float(found[3]) / (100 if found[4] else 1)
+    return metric >= bound if found[2] == ">=" else metric <= bound
+
+
+def _build_rejector(name: str, table: Settings, settings: Settings) -> Any:
+    kind = table.get("type", str, name)
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "ICE": (transcendent.InductiveEvaluator, {}),
+        "CCE": (transcendent.CrossConformalEvaluator, {}),
+        "approx-TCE": (transcendent.TransductiveEvaluator, {}),
+        "TCE": (transcendent.TransductiveEvaluator, {"cv": "loo"}),
+        "probability": (baselines.ProbabilityThresholds, {}),
+        "CP-Reject": (baselines.CPReject, {}),
+        "DroidEvolver": (baselines.DroidEvolver, {}),
+    }
+    if kind not in kinds:
+        key = ["type"] if "type" in table.values else []
+        raise table.error(f"there is no type {kind!r} of rejector{suggestion(kind, kinds)}", *key)
+    if "estimator" in table.values:
+        raise table.error("the detector of a rejector is given as detector = { class = ... }.", "estimator")
+    make, given = kinds[kind]
+    given = given | fresh(table.values, "type", "detector")
+    if "measure" in given:
+        given["measure"] = _build_measure(table)
+    if "search" in given:
+        given["search"] = _build_search(table)
+    if "judge" in given:
+        given["judge"] = _build_class(table.table("judge"))
+    if kind == "DroidEvolver":
+        return _call(make, given, table)
+    return _call(
+        make, {"estimator": build_detector(table if "detector" in table.values else settings), **given}, table
+    )
+
+
+def _build_measure(table: Settings) -> Any:
+    if table.values["measure"] == "auto":
+        return "auto"
+    if isinstance(table.values["measure"], str):
+        return _call(
+            _one_of(measures, table.values["measure"], measures.__all__, table, "measure"), {}, table
+        )
+    inner = table.table("measure")
+    name = inner.require("class", str, 'for example class = "NeighbourRatio"')
+    return _call(
+        _one_of(measures, name, measures.__all__, inner, "class"), fresh(inner.values, "class"), inner
+    )
+
+
+def _build_search(table: Settings) -> Any:
+    if table.values["search"] == "auto":
+        return "auto"
+    inner = table.table("search")
+    make = _one_of(transcendent, inner.get("class", str, "ExactSearch"), _SEARCHES, inner, "class")
+    given = fresh(inner.values, "class")
+    if not 0 <= inner.get("max_rejection", (int, float), 0) <= 1:
+        raise inner.error("max_rejection is a share between 0 and 1.", "max_rejection")
+    if "constraints" in given:
+        constraints = inner.get("constraints", list)
+        try:
+            given["constraints"] = [parse_constraint(text) for text in constraints]
+            resolve_metric(given.get("objective", "f1"))
+        except (ValueError, TypeError) as error:
+            raise inner.error(str(error), "constraints") from None
+    return _call(make, given, inner)
+
+
+def _one_of(module: Any, name: str, known: Any, table: Settings, key: str) -> Any:
+    names = [one for one in known if inspect.isclass(getattr(module, one))]
+    if name not in names:
+        raise table.error(f"there is no {name!r}{suggestion(name, names)}", key)
+    return getattr(module, name)
+
+
+def _build_class(table: Settings) -> Any:
+    """An object of scikit-learn, LightGBM or XGBoost; the table's other keys are its parameters."""
+    path = table.require("class", str, 'for example class = "sklearn.svm.LinearSVC"')
+    library, _, _ = path.partition(".")
+    module, _, name = path.rpartition(".")
+    if library not in _LIBRARIES or not module:
+        raise table.error(
+            f"class = {path!r} is not a class of {', '.join(_LIBRARIES)} by its full name, such as "
+            "sklearn.svm.LinearSVC.",
+            "class",
+        )
+    try:
+        make = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        package = "scikit-learn" if library == "sklearn" else library
+        raise table.error(f"{error}; to install it: pip install {package}", "class") from None
+    except AttributeError:
+        known = [one for one in dir(import_module(module)) if one[0].isupper()]
+        raise table.error(f"{module} has no {name}{suggestion(name, known)}", "class") from None
+    if not inspect.isclass(make) or not hasattr(make, "fit"):
+        raise table.error(f"{path} is not a detector or a step of a pipeline.", "class")
+    parameters = {key: _value(table, key) for key in fresh(table.values, "class")}
+    return _call(make, parameters, table)
+
+
+def _value(table: Settings, key: str) -> Any:
+    """A parameter; a table with a class in it is an object again."""
+    value = table.values[key]
+    return _build_class(table.table(key)) if isinstance(value, dict) and "class" in value else value
+
+
+def _element(table: Settings, key: str, i: int) -> Settings:
+    values = table.values[key][i]
+    if not isinstance(values, dict):
+        raise table.error(f"{key} is a list of tables, each with a class, not {values!r:.60}.", key)
+    return Settings(table.path, table.text, values, (*table.keys, key), i)
+
+
+def _call(make: Any, given: dict[str, Any], table: Settings) -> Any:
+    parameters = inspect.signature(make).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key, value in given.items():
+        if key not in parameters and not takes_any:
+            raise table.error(f"{make.__name__} has no parameter {key!r}{suggestion(key, parameters)}", key)
+        if isinstance(value, list) and key in parameters and isinstance(parameters[key].default, tuple):
+            given = given | {key: tuple(value)}  # TOML knows lists only
+    try:
+        made = make(**given)
+        if hasattr(made, "_parameter_constraints"):
+            made._validate_params()  # scikit-learn's own check, which it makes in fit
+    except (ValueError, TypeError) as error:
+        wrong = next((key for key in given if f"'{key}'" in str(error)), None)
+        raise table.error(f"{make.__name__}: {error}", *([wrong] if wrong else [])) from None
+    return made

@@ -1,0 +1,263 @@
+"""Objects from files: Parquet, CSV, npz and libsvm."""
+
+import zlib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcendent.arrays import AnyArray, count_rows, take_rows
+from transcendent.cli.settings import Settings, suggestion
+from transcendent.extras import extra
+
+_LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
+_KINDS = {
+    ".parquet": "table",
+    ".csv": "table",
+    ".npz": "npz",
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".svmlight": "libsvm",
+}
+_KEYS = ("file", "table", "dataset", "folder", "label", "time", "id", "features", "deduplicate")
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Rows, and what is known of each.
+
+    Attributes
+    ----------
+    name : str
+        Where they come from.
+    X : array, sparse matrix or frame of n rows
+        The features.
+    y, times, ids : arrays of shape (n,) or None
+        Labels, when each was seen, and what it is called.
+    """
+
+    name: str
+    X: Any
+    y: AnyArray | None = None
+    times: AnyArray | None = None
+    ids: AnyArray | None = None
+
+    def __post_init__(self) -> None:
+        for what, values in (("labels", self.y), ("times", self.times), ("ids", self.ids)):
+            if values is not None and np.shape(values) != (len(self),):
+                raise ValueError(f"{self.name} has {len(self)} rows, but {what} of shape {np.shape(values)}.")
+
+    def __len__(self) -> int:
+        return count_rows(self.X)
+
+    def take(self, rows: Any) -> "Objects":
+        """Some of them."""
+        values = (None if values is None else values[rows] for values in (self.y, self.times, self.ids))
+        return Objects(self.name, take_rows(self.X, rows), *values)
+
+    def period(self) -> tuple[str, str] | None:
+        """When the first and the last were seen."""
+        if self.times is None:
+            return None
+        first, last = (
+            str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in _ends(self.times)
+        )
+        return first, last
+
+    def columns_of_text(self) -> list[str]:
+        """Columns that hold no numbers."""
+        kinds = getattr(self.X, "dtypes", {}).items() if hasattr(self.X, "columns") else ()
+        return [str(name) for name, kind in kinds if getattr(kind, "kind", "O") not in "biuf"]
+
+    def without_text(self) -> tuple["Objects", list[str]]:
+        """These without columns that hold no numbers, and the names of those."""
+        text = self.columns_of_text()
+        return (replace(self, X=self.X.drop(columns=text)) if text else self), text
+
+    def labelled(self, hint: str) -> "Objects":
+        """These, if they have labels and times."""
+        for what, values in (("label", self.y), ("time", self.times)):
+            if values is None:
+                raise ValueError(f"{self.name} has no {what}s: {hint}")
+        return self
+
+
+def _ends(times: AnyArray) -> tuple[Any, Any]:
+    ordered = np.sort(times)
+    return ordered[0], ordered[-1]
+
+
+class ColumnError(ValueError):
+    """There are no columns, or arrays, of some names; ``key`` says what they would have been for."""
+
+    def __init__(self, key: str, missing: list[str], unused: list[str], where: str) -> None:
+        if len(missing) == 1:
+            super().__init__(f"{where} has no column {missing[0]!r}{suggestion(missing[0], unused)}")
+        else:
+            names = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+            super().__init__(f"{where} lacks {len(missing)} columns: {names}.")
+        self.key = key
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns (of a table) or arrays (of an npz file) mean what."""
+
+    label: str | None = None
+    time: str | None = None
+    id: str | None = None
+    features: str | list[str] | None = None
+
+    def special(self) -> dict[str, str]:
+        """Those that are no features, by what they are for."""
+        named = {"label": self.label, "time": self.time, "id": self.id}
+        return {key: name for key, name in named.items() if name is not None}
+
+
+def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
+    """The objects that ``[data]`` names; its paths are seen from the file's folder.
+
+    ``needed`` are the keys without which what is asked for cannot be done: of ``label`` and ``time``.
+    """
+    data = settings.table("data")
+    data.check(_KEYS)
+    here = settings.path.parent
+    if (name := data.get("dataset", str)) is not None:
+        if name not in _LOADERS:
+            raise data.error(f"there is no dataset {name!r}{suggestion(name, _LOADERS)}", "dataset")
+        return _load(data, name, here)
+    file = here / data.require("file", str, 'for example file = "objects.parquet"')
+    beside = data.get("table", str)
+    for key in needed:
+        if _KINDS.get(file.suffix.lower()) == "table" or key == "time":
+            data.require(key, str, f'the column with {key}s: {key} = "..."')
+    columns = Columns(
+        label=data.get("label", str),
+        time=data.get("time", str),
+        id=data.get("id", str),
+        features=data.get("features", (str, list)),
+    )
+    if isinstance(columns.features, list) and not all(isinstance(name, str) for name in columns.features):
+        raise data.error("features is the name of a column of text, or a list of names.", "features")
+    try:
+        return read_objects(file, columns, here / beside if beside else None)
+    except ColumnError as error:
+        raise data.error(str(error), error.key) from None
+    except FileNotFoundError as error:
+        raise data.error(f"there is no file {error.filename}", "file") from None
+
+
+def read_objects(
+    path: Path, columns: Columns, beside: Path | None = None, *, width: int | None = None
+) -> Objects:
+    """Objects of a file; labels, times and ids come from the table beside it, if one is given."""
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(f"{path}: files are read by their ending, which is one of {', '.join(_KINDS)}.")
+    if not path.is_file():
+        raise FileNotFoundError(2, "there is no such file", str(path))
+    if kind == "table":
+        found = _from_frame(_read_frame(path, columns), columns, str(path))
+    elif kind == "npz":
+        found = _from_npz(path, columns, beside is not None)
+    else:
+        found = _from_libsvm(path, width)
+    if len(found) == 0:
+        raise ValueError(f"{path} has no rows.")
+    return found if beside is None else _join(found, beside, columns)
+
+
+def _load(data: Settings, name: str, here: Path) -> Objects:
+    from transcendent import datasets
+
+    folder = data.get("folder", str)
+    given = {"deduplicate": True} if data.get("deduplicate", bool, False) else {}
+    found = getattr(datasets, f"load_{name}")(here / folder if folder else None, **given)
+    return Objects(name, found.X, found.y, found.times)
+
+
+def _read_frame(path: Path, columns: Columns) -> Any:
+    pandas = extra("pandas", "cli")
+    try:
+        if path.suffix.lower() == ".parquet":
+            return pandas.read_parquet(path)
+        as_written = {} if columns.id is None else {columns.id: str}  # 007 is not 7
+        return pandas.read_csv(path, converters=as_written)
+    except ValueError as error:  # what pandas and pyarrow raise is a ValueError too
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
+    special = columns.special()
+    features = columns.features
+    if features is None:
+        features = [column for column in frame.columns if column not in special.values()]
+    wanted = {key: [column] for key, column in special.items()}
+    if columns.features is not None:
+        wanted["features"] = [features] if isinstance(features, str) else features
+    _check_columns(wanted, frame.columns, name)
+    X = _texts(frame, features, name) if isinstance(features, str) else frame[features]
+    values = {key: _plain(frame[column], column, name) for key, column in special.items()}
+    return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
+
+
+def _check_columns(wanted: dict[str, list[str]], there: Iterable[Any], name: str) -> None:
+    found = [str(column) for column in there]
+    if len(set(found)) < len(found):
+        raise ValueError(f"{name} has two columns of one name.")
+    used = {column for columns in wanted.values() for column in columns}
+    for key, columns in wanted.items():
+        if missing := [str(column) for column in columns if column not in found]:
+            raise ColumnError(key, missing, [column for column in found if column not in used], name)
+
+
+def _texts(frame: Any, column: str, name: str) -> AnyArray:
+    return _plain(frame[column], column, name).astype(object)
+
+
+def _plain(column: Any, what: str, name: str) -> AnyArray:
+    """A column as NumPy has it; nothing may be missing."""
+    if missing := int(column.isna().sum()):
+        raise ValueError(
+            f"{name}: {missing:,} of {len(column):,} rows have no {what!r}. Take these rows out of the file."
+        )
+    values: AnyArray = column.to_numpy()
+    if values.dtype.kind != "O" or not all(isinstance(value, str) for value in values.tolist()):
+        return values
+    return np.array(values.tolist(), dtype=str)
+
+
+def _from_npz(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
+    try:
+        return _from_arrays(path, columns, labels_elsewhere)
+    except (BadZipFile, EOFError, TypeError, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from None
+
+
+def _from_arrays(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        if "format" in stored.files:
+            return Objects(str(path), sp.load_npz(path).tocsr())
+        special = {} if labels_elsewhere else columns.special()
+        features = columns.features if isinstance(columns.features, str) else "X"
+        named = {"features": features, **special}
+        _check_columns({key: [array] for key, array in named.items()}, stored.files, str(path))
+        values = {key: stored[array] for key, array in special.items()}
+        return Objects(str(path), stored[features], values.get("label"), values.get("time"), values.get("id"))
+
+
+def _from_libsvm(path: Path, width: int | None) -> Objects:
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(str(path), n_features=width, zero_based=False)
+    return Objects(str(path), X, y.astype(np.intp) if np.all(y == np.rint(y)) else y)
+
+
+def _join(found: Objects, beside: Path, columns: Columns) -> Objects:
+    table = _from_frame(_read_frame(beside, columns), replace(columns, features=[]), str(beside))
+    y = found.y if table.y is None else table.y
+    return Objects(f"{found.name} with {beside}", found.X, y, table.times, table.ids)

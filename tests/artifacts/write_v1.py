@@ -1,0 +1,76 @@
+"""Wrote the artifacts of format 1 that must stay loadable; run once, when the format was new."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+from lightgbm import LGBMClassifier
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from xgboost import XGBClassifier
+
+from transcendent import (
+    CrossConformalEvaluator,
+    ExactSearch,
+    InductiveEvaluator,
+    Recall,
+    ScoreEvaluator,
+    TransductiveEvaluator,
+)
+from transcendent.artifacts import open_artifact, save
+from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.measures import NeighbourRatio
+
+X, y = make_classification(120, 6, random_state=0)
+LABELS = np.array(["good", "malicious"])[y]
+SVM = make_pipeline(StandardScaler(), LinearSVC(random_state=0))
+SEARCH = ExactSearch("f1", constraints=Recall() >= 0.2)
+REJECTORS = {
+    "ice": InductiveEvaluator(SVM, search=SEARCH, random_state=0),
+    "cce": CrossConformalEvaluator(LogisticRegression(), cv=2, random_state=0),
+    "tce": TransductiveEvaluator(LinearSVC(random_state=0), cv="loo"),
+    "forest": InductiveEvaluator(RandomForestClassifier(2, max_depth=3, random_state=0), random_state=0),
+    "lightgbm": InductiveEvaluator(LGBMClassifier(n_estimators=2, verbose=-1, n_jobs=1), random_state=0),
+    "xgboost": InductiveEvaluator(XGBClassifier(n_estimators=2, n_jobs=1), random_state=0),
+    "neighbours": InductiveEvaluator(
+        LinearSVC(random_state=0), measure=NeighbourRatio(3, metric="cosine"), random_state=0
+    ),
+    "probability": ProbabilityThresholds(LogisticRegression(), random_state=0),
+    "cp_reject": CPReject(LogisticRegression(), random_state=0),
+    "droidevolver": DroidEvolver(buffer_size=20, random_state=0),
+}
+
+
+def write(folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    folder.mkdir(exist_ok=True)
+    np.savez(folder / "rows.npz", X=X)
+    margins = X[:, :2]
+    vendor = ScoreEvaluator().fit(margins, y, y)
+    expected = {"scores": _plain(vendor.decide(margins, y))}
+    save(vendor, folder / "scores.transcendent")
+    for name, rejector in REJECTORS.items():
+        labels = y if name == "xgboost" else LABELS
+        rejector.fit(X, labels)
+        save(rejector, folder / f"{name}.transcendent", training_period=("2024-01", "2024-06"))
+        expected[name] = _plain(rejector.decide(X))
+        expected[name]["trusted"] = open_artifact(folder / f"{name}.transcendent").types_to_trust()
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+
+
+def _plain(decisions):
+    return {
+        "labels": decisions.labels.tolist(),
+        "accepted": decisions.accepted.tolist(),
+        "credibility": decisions.credibility.tolist(),
+        "confidence": decisions.confidence.tolist(),
+    }
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent / "v1")

@@ -1,0 +1,54 @@
+"""What the pages say of files and commands is true of them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from transcendent.cli.app import app
+from transcendent.cli.console import EXIT_CODES
+from transcendent.cli.experiment import Experiment
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    name: (ROOT / name).read_text() for name in ("README.md", "docs/command_line.md", "docs/artifacts.md")
+}
+EXPERIMENTS = [
+    block for page in PAGES.values() for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+]
+COMMANDS = [
+    line for page in PAGES.values() for line in re.findall(r"^transcendent [a-z].*$", page, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize("text", EXPERIMENTS)
+def test_every_experiment_is_understood(text, tmp_path):
+    (tmp_path / "experiment.toml").write_text(text)
+    experiment = Experiment.read(tmp_path / "experiment.toml")
+    assert experiment.rejectors
+    experiment.settings.table("retrain")
+
+
+def test_there_are_experiments_and_commands():
+    assert len(EXPERIMENTS) == 4
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_and_option_exists(line):
+    from typer.main import get_command
+
+    words = line.partition("#")[0].split()
+    command = get_command(app).commands[words[1]]
+    known = {option for parameter in command.params for option in getattr(parameter, "opts", [])}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_exit_codes_are_those_of_the_page():
+    listed = dict(re.findall(r"^\| (\d+) \| (.*?) \|$", PAGES["docs/command_line.md"], re.MULTILINE))
+    assert {int(code): meaning for code, meaning in listed.items()} == {0: "done", **EXIT_CODES}
+
+
+def test_every_command_is_in_the_table():
+    documented = set(re.findall(r"^\| `transcendent (\w+)", PAGES["docs/command_line.md"], re.MULTILINE))
+    assert documented == {command.callback.__name__ for command in app.registered_commands}

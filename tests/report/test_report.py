@@ -1,0 +1,395 @@
+"""The page: what is on it, that it holds together, and that nothing hostile or foreign is in it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from transcendent import CrossConformalEvaluator, InductiveEvaluator
+from transcendent.errors import MissingExtraError
+from transcendent.report import render_report, write_report
+from transcendent.temporal import backtest
+from transcendent.temporal.result import Answers, Backtest
+
+mpl.use("Agg")
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = "<script>alert('x')</script>&\"$\\frac"
+
+
+class Page(HTMLParser):
+    """Tags with their attributes and the text of the page, whose tags must be closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.words, self.styles = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        (self.styles if "style" in self.open[-1:] else self.words).append(data)
+
+    def attributes(self, name):
+        return [attrs[name] for _, attrs in self.tags if name in attrs]
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def random_backtest(
+    n=2000, periods=12, classes=("benign", "malware"), rejectors=("ICE",), pos_label=None, seed=0, **manifest
+):
+    rng = np.random.default_rng(seed)
+    classes = np.array(sorted(classes))
+    period = np.sort(rng.integers(periods, size=n))
+    actual = rng.integers(len(classes), size=n)
+    answers = {}
+    for name in rejectors:
+        predicted = np.where(rng.random(n) < 0.2, rng.integers(len(classes), size=n), actual)
+        credibility = rng.random(n) * np.where(predicted == actual, 1, 0.4)
+        answers[name] = Answers(classes[predicted], credibility > 0.15, credibility, credibility)
+    return Backtest(
+        periods=tuple(str(np.datetime64("2020-01") + i) for i in range(periods)),
+        period=period,
+        rows=np.arange(n),
+        y=classes[actual],
+        answers=answers,
+        classes=classes,
+        pos_label=pos_label,
+        manifest={"period": "month", "biases": {}, "random_state": 7} | manifest,
+    )
+
+
+@pytest.fixture(scope="module")
+def result():
+    """A real one, with a period that has no objects."""
+    rng = np.random.default_rng(0)
+    month = np.sort(rng.integers(14, size=3000))
+    month = month[month != 9]
+    y = rng.integers(2, size=len(month))
+    X = np.array([[0.0] * 6, [1.5] * 6])[y] + rng.normal(size=(len(y), 6)) * (1 + month[:, None] / 5)
+    rejectors = {
+        "ICE": InductiveEvaluator(LogisticRegression()),
+        "CCE": CrossConformalEvaluator(LogisticRegression(), cv=5),
+    }
+    times = np.datetime64("2020-01") + month
+    return backtest(rejectors, X, y, times, train="2020-07", allow=("few_positives", "class_windows"))
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return render_report(result)
+
+
+def test_the_verdict_comes_first_and_the_rest_in_order(page):
+    text = Page(page).text
+    order = [
+        "ICE would have rejected",
+        "At 15% rejected in every month",
+        "of the errors caught",
+        "Over time",
+        "Error against what is kept",
+        "In numbers",
+        "Checks for bias",
+        "What these numbers do not promise",
+        "How it was made",
+    ]
+    assert [text.index(words) for words in order] == sorted(text.index(words) for words in order)
+
+
+def test_the_table_has_the_numbers_of_the_summary(result, page):
+    summary = result.summary()
+    rows = re.findall(r'<tr><th scope="row">(ICE|CCE)</th>(.*?)</tr>', page)
+    assert [name for name, _ in rows] == ["ICE", "CCE"]
+    for i, (_, row) in enumerate(rows):
+        shown = re.findall(r"<td[^>]*>([^<]*)</td>", row)
+        assert shown[0] == f"{summary['rejection_rate'][i]:.1%}"
+        assert shown[2:4] == [f"{summary[key][i]:.3f}" for key in ("f1_baseline", "f1_kept")]
+        assert shown[7] == f"{summary['errors_caught'][i]:.1%}"
+        assert shown[-1] == f"{summary['aurc'][i]:.4f}"
+
+
+def test_nothing_is_asked_for_from_elsewhere(page):
+    parsed = Page(page)
+    assert not {"script", "iframe", "object", "embed", "img", "base", "form"} & {
+        tag for tag, _ in parsed.tags
+    }
+    assert all(href.startswith(("#", "data:")) for href in parsed.attributes("href"))
+    assert not parsed.attributes("src") + parsed.attributes("xlink:href")
+    assert not [name for _, attrs in parsed.tags for name in attrs if name.startswith("on")]
+    for foreign in ("http://", "https://", "url(", "@import", "//"):
+        assert foreign not in page.replace("<!doctype html>", "")
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert {"http-equiv": "Content-Security-Policy", "content": policy} in [attrs for _, attrs in parsed.tags]
+
+
+def test_identifiers_are_unique_and_references_lead_somewhere(page):
+    parsed = Page(page)
+    identifiers = parsed.attributes("id")
+    assert len(identifiers) == len(set(identifiers))
+    references = [href[1:] for href in parsed.attributes("href") if href.startswith("#")]
+    assert set(references + parsed.attributes("aria-labelledby")) <= set(identifiers)
+
+
+def test_figures_take_the_colours_and_fonts_of_the_page(page):
+    drawings = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+    assert drawings.count("<svg") == 6  # wide and narrow: two rejectors over time, and risk
+    assert not re.findall(r"#[0-9a-f]{6}\b|font-family|<metadata|<style|<image", drawings)
+    assert "currentColor" in drawings
+    assert {f"var({name})" for name in re.findall(r"(--[a-z]+): #", page)} >= set(
+        re.findall(r"var\([a-z-]+\)", drawings)
+    )
+
+
+def test_headings_go_down_one_level_at_a_time_and_tables_and_figures_have_captions(page):
+    levels = [int(level) for level in re.findall(r"<h(\d)", page)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.count("<table") == page.count("<caption") == 3
+    assert page.count("<figure") == page.count("<figcaption") == 3
+    assert '<html lang="en">' in page
+    assert "<title>Backtest of ICE and 1 other rejector</title>" in page
+
+
+def test_the_same_backtest_gives_the_same_bytes(result, page, tmp_path):
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "svg.fonttype": "path"}):
+        assert render_report(result) == page
+    reopened = Backtest.load(result.save(tmp_path))
+    assert render_report(reopened) == page
+
+
+def test_drawing_leaves_no_figures_behind(result):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    before = plt.get_fignums(), dict(mpl.rcParams)
+    render_report(result)
+    assert (plt.get_fignums(), dict(mpl.rcParams)) == before
+
+
+def test_the_file_is_written_at_once_or_not_at_all(result, page, tmp_path, monkeypatch):
+    path = write_report(result, str(tmp_path / "new" / "page.html"))
+    assert path.read_text(encoding="utf-8") == page
+    assert [p.name for p in path.parent.iterdir()] == ["page.html"]
+    monkeypatch.setattr("os.replace", _fail)
+    with pytest.raises(OSError, match="no space"):
+        write_report(result, path, title="Another")
+    assert path.read_text(encoding="utf-8") == page
+    assert [p.name for p in path.parent.iterdir()] == ["page.html"]
+
+
+def _fail(*_):
+    raise OSError("no space")
+
+
+def test_a_title_of_ones_own():
+    page = render_report(random_backtest(), title="Spam filter, 2020")
+    assert "<title>Spam filter, 2020</title>" in page
+    assert "<h1>Spam filter, 2020</h1>" in page
+
+
+def test_hostile_names_are_text_everywhere():
+    named = f"_{HOSTILE}"
+    result = random_backtest(
+        classes=(HOSTILE, f"b{HOSTILE}"),
+        rejectors=(named, "{{ 7 * 7 }}", "恶意\n\x00\ud800"),
+        biases={HOSTILE: HOSTILE},
+        rejectors_={named: HOSTILE},
+        train=HOSTILE,
+        retrain=HOSTILE,
+    )
+    result = replace(result, periods=tuple(f"{i:02}{HOSTILE}" for i in range(len(result.periods))))
+    page = render_report(result, title=HOSTILE)
+    parsed = Page(page)
+    page.encode()
+    assert "<script" not in page.lower()
+    assert f"<title>{escape(HOSTILE, quote=False)}</title>" in page.replace("&#39;", "'").replace(
+        "&#34;", '"'
+    )
+    drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert all("&lt;" in drawing for drawing in drawings)
+    assert " _&lt;" in drawings[-1]  # in the legend too
+    assert "{{ 7 * 7 }}" in parsed.text
+    assert "49" not in re.findall(r"<summary>(.*?) over time", page)
+    assert "恶意" in parsed.text
+
+
+def test_a_page_about_many_classes():
+    names = [f"family {i:03}" for i in range(45)]
+    page = Page(render_report(random_backtest(4000, classes=names)))
+    assert "accuracy of the kept answers is" in page.text
+    assert "Shown are the 20 largest of 45 classes; the others are one row." in page.text
+    assert "25 other classes" in page.text
+    assert "Macro F1 of" in page.text
+    assert "Error rate of the answers ICE keeps" in page.text
+
+
+def test_one_period_and_one_rejector():
+    page = Page(render_report(random_backtest(periods=1)))
+    assert "objects in 1 month" in page.text
+    assert "All 1 month together" in page.text
+    assert "Backtest of ICE" in page.text
+
+
+def test_what_is_undefined_is_a_dash_with_the_reason():
+    result = random_backtest()
+    (name, answer), *_ = result.answers.items()
+    empty = (result.period == 3) | (result.period == 5)
+    parts = {key: getattr(answer, key)[~empty] for key in ("labels", "credibility", "confidence")}
+    everything = Answers(**parts, accepted=np.zeros((~empty).sum(), dtype=bool))
+    result = replace(
+        result,
+        period=result.period[~empty],
+        rows=result.rows[~empty],
+        y=result.y[~empty],
+        answers={name: everything},
+    )
+    page = render_report(result)
+    assert '<td title="undefined: nothing is kept">–</td>' in page
+    assert '<td title="undefined: there are no objects">–</td>' in page
+    assert "– is undefined: nothing is kept." in page
+    assert "nan" not in Page(page).text.split()
+    perfect = replace(
+        result, answers={name: replace(everything, labels=result.y, accepted=result.y != "malware")}
+    )
+    page = render_report(perfect)
+    assert "The detector made no error" in page
+    assert '<td title="undefined: there are no errors">–</td>' in page
+    assert '<td title="undefined: class malware neither occurs nor is predicted">–</td>' in page
+
+
+def test_a_positive_class_that_never_comes():
+    result = random_backtest(classes=("adware", "benign", "malware"), pos_label="malware")
+    (answer,) = result.answers.values()
+    tame = np.where(result.y == "malware", "benign", result.y)
+    labels = np.where(answer.labels == "malware", "adware", answer.labels)
+    page = Page(render_report(replace(result, y=tame, answers={"ICE": replace(answer, labels=labels)})))
+    assert "F1 is undefined, as class malware neither occurs nor is predicted." in page.text
+    assert "of class malware rejected – undefined: there are none" in page.text
+    assert "Kept: undefined in every month." in page.text
+
+
+def test_biases_and_runaway_periods_are_said_beside_the_verdict():
+    result = random_backtest(biases={"few_positives": "4 periods have fewer than 10."})
+    (answer,) = result.answers.values()
+    away = replace(answer, accepted=answer.accepted & (result.period != 8))
+    page = Page(render_report(replace(result, answers={"ICE": away})))
+    assert "Not evenly: in 1 of 12 months" in page.text
+    assert page.text.index("A check for bias fired") < page.text.index("Over time")
+    assert "Few positives 4 periods have fewer than 10." in page.text
+    assert "No check fired" in Page(render_report(random_backtest())).text
+    unchecked = random_backtest()
+    del unchecked.manifest["biases"]
+    assert "does not say whether it was checked" in Page(render_report(unchecked)).text
+
+
+def test_the_manifest_is_there_and_retraining_is_said():
+    page = Page(
+        render_report(
+            random_backtest(
+                train="2020",
+                retrain="Retraining(labels=50)",
+                seconds={"ICE": {"fit": 1.25, "decide": 0.5}},
+                data="ab12",
+            )
+        )
+    )
+    assert "trained on what is older than 2020 · retrained with Retraining(labels=50)" in page.text
+    assert "anew at each refit" in page.text
+    assert "ICE: fit 1.25 s and decide 0.50 s" in page.text
+    assert "ab12" in page.text
+    window = Page(render_report(random_backtest(train=["2019", "2020"], retrain="None")))
+    assert "trained on 2019 up to 2020" in window.text
+    assert "then left alone" in window.text
+
+
+def test_more_rejectors_than_can_be_drawn():
+    page = Page(render_report(random_backtest(600, 3, rejectors=[f"rejector {i}" for i in range(60)])))
+    assert "52 more rejectors not drawn." in page.text
+    assert "Drawn are the first 8 of 60 rejectors." in page.text
+    assert "10 more rejectors not shown." in page.text
+
+
+def test_many_periods_are_merged_and_this_is_said():
+    page = render_report(random_backtest(5000, 400))
+    text = Page(page).text
+    assert "There are too many months to draw one by one: they are in 134 groups of 3" in text
+    assert "The 400 months are in 134 groups of 3." in text
+    assert "2020-01 to 2020-03" in text
+    assert "in 400 months" in text
+
+
+@pytest.mark.slow
+def test_the_page_stays_small_whatever_the_data():
+    classes = [f"<{i:03}" + 'ä&"<' * 60 + f"{i:03}>" for i in range(150)]
+    rejectors = [f"{i} " + "<x>" * 200 + f"{i}" for i in range(8)]
+    result = random_backtest(40_000, 5_000, classes=classes, rejectors=rejectors)
+    result.manifest.update({"rejectors": dict.fromkeys(rejectors, "<" * 10**6), "biases": {"x": "<" * 10**5}})
+    result = replace(result, periods=tuple(f"{i:05}" + "long" * 40 for i in range(5_000)))
+    assert len(render_report(result).encode()) < 3_000_000
+    few = random_backtest(40_000, 5_000, classes=classes[:4], rejectors=rejectors)
+    assert len(render_report(few).encode()) < 3_000_000
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    for module in ("jinja2", "matplotlib.style"):
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            patch.setitem(sys.modules, module, None)
+            with pytest.raises(MissingExtraError, match=r"transcendent\[report\]"):
+                render_report(random_backtest(300, 3))
+
+
+FRAME = """<!doctype html><body><script>
+const frame = document.createElement("iframe");
+frame.style = "width: WIDTHpx; height: 4000px; border: 0";
+frame.onload = () => {
+  const page = frame.contentDocument, root = page.documentElement;
+  const shown = [...page.querySelectorAll("figure svg")].filter(svg => svg.checkVisibility());
+  document.title = [root.scrollWidth, shown.length, page.querySelector(".verdict").offsetHeight].join(" ");
+};
+frame.srcdoc = PAGE;
+document.body.append(frame);
+</script>"""
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium to open the page in")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_shows_the_page_without_scrolling_sideways(width, tmp_path):
+    long = "x" * 300
+    result = random_backtest(classes=(f"a{long}", f"b{long}"), rejectors=("ICE", long), data=long)
+    page = json.dumps(render_report(result, title=long)).replace("</", "<\\/")
+    (tmp_path / "frame.html").write_text(FRAME.replace("WIDTH", str(width)).replace("PAGE", page), "utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    dump = ["--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()]
+    done = subprocess.run(
+        ["chromium", *options, *dump], capture_output=True, text=True, timeout=120, check=True
+    )
+    found = re.search(r"<title>(\d+) (\d+) (\d+)</title>", done.stdout)
+    assert found, done.stdout[-500:]
+    wide, figures, verdict = map(int, found.groups())
+    assert wide <= width
+    assert figures == 2  # the first rejector's and risk; the other's is folded
+    assert verdict > 20
