@@ -247,7 +247,7 @@ class TestManifests:
         ("key", "value"),
         [
             ("rejector", "CPReject"),
-            ("classes", [0, 1, 2]),
+            ("classes", [0, 5]),
             ("features", {"count": 3, "names": None}),
             ("thresholds", []),
         ],
@@ -484,6 +484,22 @@ class TestUnfolding:
 
         if not (key == "description" and value == "text"):
             assert "manifest" in refused(rebuilt(good, members_of(good), change))
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("credibility", [0.1]),
+            ("value", "x"),
+            ("objective", 5),
+            ("certified", None),
+            ("rejection_rate", []),
+        ],
+    )
+    def test_thresholds_of_another_shape(self, good, refused, key, value):
+        def change(manifest):
+            manifest["thresholds"][0][key] = value
+
+        assert "manifest" in refused(rebuilt(good, members_of(good), change))
 
 
 class TestWriting:

@@ -47,7 +47,6 @@ def test_fuzzed_files_end_as_they_should(tmp_path):
             if ending == "loaded":
                 load(path)
                 continue
-            with pytest.raises(ArtifactError) as caught:
+            with pytest.raises(ArtifactError, match="is refused: "):
                 load(path)
-            assert ending.partition(" (")[0] in str(caught.value)
     assert len(endings) >= 20

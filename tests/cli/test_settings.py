@@ -200,6 +200,7 @@ DATA = '[data]\nfile = "objects.csv"\nlabel = "y"\ntime = "seen"\n'
         ),
         (DATA + "folders = 1\n" + DETECTOR, 5, "did you mean 'folder'?"),
         ('[data]\ndataset = "apigraf"\n' + DETECTOR, 2, "did you mean 'apigraph'?"),
+        ('[data]\ndataset = "lamda"\ndeduplicate = true\n' + DETECTOR, 3, "for apigraph only"),
         (DATA + 'features = ["a"]\n' + DETECTOR + '[split]\nperiod = "month"\n', 9, "lacks train"),
         (DATA + 'features = ["a"]\n' + DETECTOR + "[split]\ntrain = [1]\n", 10, "list of two"),
         (

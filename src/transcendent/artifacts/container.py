@@ -143,16 +143,27 @@ def _read_manifest(text: bytes | None) -> dict[str, Any]:
 
 def _is_described(manifest: dict[str, Any]) -> bool:
     """Whether everything readers of the manifest rely on is there, and of its kind."""
-    features, thresholds = manifest["features"], manifest["thresholds"]
+    features, classes, period = (manifest[key] for key in ("features", "classes", "training_period"))
     return (
         all(isinstance(manifest[key], str) for key in ("created", "rejector", "description"))
-        and all(isinstance(manifest[key], dict) for key in ("versions", "notes", "features"))
-        and all(isinstance(manifest[key], list | None) for key in ("classes", "training_period"))
+        and isinstance(manifest["notes"], dict)
+        and {"python", "transcendent", "scikit-learn"} <= set(manifest["versions"])
+        and isinstance(classes, list | None)
+        and (period is None or (isinstance(period, list) and all(isinstance(time, str) for time in period)))
         and isinstance(features["count"], int | None)
-        and isinstance(features["names"], list | None)
+        and (features["names"] is None or isinstance(features["names"], list))
         and all(isinstance(entry["objects"], int) for entry in manifest["calibration"])
-        and all(isinstance(entry[key], list) for entry in thresholds for key in ("credibility", "confidence"))
-        and all({"objective", "value", "rejection_rate", "certified"} <= set(entry) for entry in thresholds)
+        and all(_is_promise(entry, len(classes or [])) for entry in manifest["thresholds"])
+    )
+
+
+def _is_promise(entry: dict[str, Any], n_classes: int) -> bool:
+    numbers = [*entry["credibility"], *entry["confidence"], entry["rejection_rate"], entry["value"] or 0]
+    return (
+        len(entry["credibility"]) == len(entry["confidence"]) == n_classes
+        and all(isinstance(number, int | float) for number in numbers)
+        and isinstance(entry["objective"], str | None)
+        and isinstance(entry["certified"], bool)
     )
 
 

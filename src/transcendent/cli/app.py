@@ -327,7 +327,7 @@ def _facts(artifact: "Artifact") -> dict[str, Any]:
 def _described(artifact: "Artifact") -> str:
     said = artifact.manifest
     features = said["features"]
-    names = f": {', '.join(features['names'][:4])} …" if features["names"] else ""
+    names = f": {', '.join(map(str, features['names'][:4]))} …" if features["names"] else ""
     calibration = [entry["objects"] for entry in said["calibration"]]
     text = console.lines(
         rejector=said["description"],

@@ -176,6 +176,8 @@ def _load(data: Settings, name: str, here: Path) -> Objects:
 
     folder = data.get("folder", str)
     given = {"deduplicate": True} if data.get("deduplicate", bool, False) else {}
+    if given and name != "apigraph":
+        raise data.error("deduplicate is for apigraph only.", "deduplicate")
     found = getattr(datasets, f"load_{name}")(here / folder if folder else None, **given)
     return Objects(name, found.X, found.y, found.times)
 
