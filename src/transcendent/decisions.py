@@ -8,6 +8,7 @@ import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
 from transcendent.extras import extra
+from transcendent.text import columns
 
 _MOST_SHOWN = 12
 
@@ -123,12 +124,7 @@ class Decisions:
 
     def __repr__(self) -> str:
         rows = [("predicted", "objects", "accepted", "rejected", ""), *self._cells()]
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = [self._headline()]
-        for label, *numbers in rows:
-            cells = (f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True))
-            lines.append("  ".join([f"{label:<{widths[0]}}", *cells]).rstrip())
-        return "\n".join(lines + self._note())
+        return "\n".join([self._headline(), columns(rows), *self._note()])
 
     def _repr_html_(self) -> str:
         head = ("predicted", "objects", "accepted", "rejected", "share rejected")

@@ -7,7 +7,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from transcendent.arrays import AnyArray
+from transcendent.arrays import AnyArray, from_npz
 from transcendent.errors import ArtifactError
 
 # Arrays are stored as they are; only sparse matrices inside skops files are compressed, and real ones do not
@@ -16,18 +16,10 @@ _MOST_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 24
 
 
-def write_arrays(arrays: dict[str, AnyArray]) -> bytes:
-    """Arrays of numbers as ``.npz``, without compression."""
-    content = io.BytesIO()
-    np.savez(content, **arrays)  # type: ignore[arg-type]
-    return content.getvalue()
-
-
 def read_arrays(name: str, data: bytes) -> dict[str, AnyArray]:
-    """What `write_arrays` wrote."""
+    """The arrays in a ``.npz`` file, if they are no larger than it says."""
     check_unpacked_size(name, data)
-    with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-        return {key: stored[key] for key in stored.files}
+    return from_npz(io.BytesIO(data))
 
 
 def most_unpacked(data: bytes) -> int:

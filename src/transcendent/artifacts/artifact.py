@@ -5,13 +5,14 @@ from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray
-from transcendent.artifacts.archives import check_unpacked_size, most_unpacked
+from transcendent.artifacts.archives import check_unpacked_size
 from transcendent.artifacts.container import Key, pack, unpack
 from transcendent.artifacts.facts import check_facts, check_sizes, facts
 from transcendent.artifacts.parts import (
@@ -100,9 +101,9 @@ def save(
         "notes": dict(notes or {}),
         **facts(rejector),
     }
-    packed = pack(members, manifest, signing_key)
+    packed, digest = pack(members, manifest, signing_key)
     write_whole(Path(path), packed)
-    return unpack(packed, None).digest
+    return digest
 
 
 def load(path: Any, *, trusted: Collection[str] = (), public_key: Key | None = None) -> Any:
@@ -163,7 +164,7 @@ class Artifact:
 
     def types_to_trust(self) -> list[str]:
         """Names of the types in it that `load` has to be told to trust, beside those it knows."""
-        return self._guarded(self._unknown_types)
+        return self._guarded(lambda: self._unknown_types)
 
     def check(self, trusted: Collection[str] = ()) -> None:
         """Refuse it if it holds types that are not trusted, or its manifest lies about its size."""
@@ -173,16 +174,17 @@ class Artifact:
         """Check it, and build what is in it."""
         return self._guarded(self._built, _names(trusted))
 
+    @cached_property
     def _unknown_types(self) -> list[str]:
         data = self.members[_SKOPS]
         check_unpacked_size(_SKOPS, data)
-        schema = read_schema(_SKOPS, data, most_unpacked(data))
+        schema = read_schema(_SKOPS, data)
         found = extra("skops.io", "artifacts").get_untrusted_types(data=data)
         compiled = type_names(schema) & _COMPILED
         return sorted((set(found) - TYPES) | compiled | booster_types(self.members))
 
     def _checked(self, trusted: Collection[str]) -> dict[str, dict[str, AnyArray]]:
-        unknown = [name for name in self._unknown_types() if name not in set(trusted)]
+        unknown = [name for name in self._unknown_types if name not in set(trusted)]
         if unknown:
             raise ArtifactError(_untrusted(unknown))
         calibrations = read_calibrations(self.members)

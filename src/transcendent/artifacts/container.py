@@ -39,8 +39,10 @@ class Opened(NamedTuple):
     signed: bool
 
 
-def pack(members: Mapping[str, bytes], manifest: Mapping[str, Any], signing_key: Key | None) -> bytes:
-    """The bytes of a file that holds the members, and a manifest that lists them."""
+def pack(
+    members: Mapping[str, bytes], manifest: Mapping[str, Any], signing_key: Key | None
+) -> tuple[bytes, str]:
+    """The bytes of a file that holds the members and a manifest that lists them, and its digest."""
     files = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in members.items()}
     described = {"format": FORMAT, **manifest, "files": files}
     text = json.dumps(described, indent=2, allow_nan=False).encode()
@@ -50,7 +52,8 @@ def pack(members: Mapping[str, bytes], manifest: Mapping[str, Any], signing_key:
         for name, data in {MANIFEST: text, **members}.items():
             archive.writestr(ZipInfo(name, _EARLIEST), data)
     content = buffer.getvalue()[:-_SEAL_SIZE]
-    return content + _seal(_sha256(content), signing_key)
+    digest = _sha256(content)
+    return content + _seal(digest, signing_key), digest
 
 
 def unpack(data: bytes, public_key: Key | None) -> Opened:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.artifacts.archives import read_arrays, write_arrays
+from transcendent.arrays import to_npz
+from transcendent.artifacts.archives import read_arrays
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.calibration import Calibration
 from transcendent.extras import extra
@@ -39,16 +40,15 @@ class StoredCalibration:
 
 def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
     """A copy of the rejector in which parts are replaced by their names, and these parts as files."""
-    for thing in _reachable(rejector):
-        if isinstance(thing, Mapping) and any(isinstance(key, bool) for key in thing):
-            raise ArtifactError(f"this rejector cannot be saved: {thing!r:.60} has True or False for a key.")
     members: dict[str, bytes] = {}
 
     def store(thing: Any) -> Any:
+        if isinstance(thing, Mapping) and any(isinstance(key, bool) for key in thing):
+            raise ArtifactError(f"this rejector cannot be saved: {thing!r:.60} has True or False for a key.")
         if isinstance(thing, Calibration):
             member = f"calibration-{len(members)}.npz"
             names = (*_ARRAYS, _DRAWN) if thing.form == "smoothed" else _ARRAYS
-            members[member] = write_arrays({name: getattr(thing, name) for name in names})
+            members[member] = to_npz({name: getattr(thing, name) for name in names})
             return StoredCalibration(member, thing.classes, thing.form, thing.label, thing.random_state)
         if (suffix := _BOOSTERS.get(type_name(thing))) is not None:
             member = f"booster-{len(members)}.{suffix}"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from zipfile import ZipFile
 
+from transcendent.artifacts.archives import most_unpacked
 from transcendent.errors import ArtifactError
 
 _ENDINGS = {
@@ -25,14 +26,14 @@ _MOST_NODES = 3  # for every node there is
 Node = dict[str, Any]
 
 
-def read_schema(name: str, data: bytes, limit: int) -> Node:
-    """The tree of a skops file, refused if its nodes would take more than ``limit`` bytes of files."""
+def read_schema(name: str, data: bytes) -> Node:
+    """The tree of a skops file, refused if it would unfold to far more than the file is."""
     with ZipFile(io.BytesIO(data)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
         root = json.loads(archive.read("schema.json"))
     nodes = list(_nodes(root))
     claimed = sum(sizes[node["file"]] for node in _distinct(nodes) if "file" in node)
-    if claimed > limit or _visits(root) > 1000 + _MOST_NODES * len(nodes):
+    if claimed > most_unpacked(data) or _visits(root) > 1000 + _MOST_NODES * len(nodes):
         raise ArtifactError(f"{name} in it would unfold to far more than it is: it may be a zip bomb.")
     for node in nodes:
         _check_node(name, node)

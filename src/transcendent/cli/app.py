@@ -9,6 +9,7 @@ import typer
 
 from transcendent import __version__
 from transcendent.cli import console
+from transcendent.text import columns
 
 if TYPE_CHECKING:
     from transcendent.artifacts import Artifact
@@ -353,7 +354,7 @@ def _threshold_table(classes: list[Any], promises: list[dict[str, Any]]) -> str:
     rows = [["class", *(f"{key} from" for key in used)]]
     rows += [[str(classes[c]), *(_span([p[key][c] for p in promises]) for key in used)] for c in shown]
     more = f"\n… and {len(classes) - len(shown)} more classes" if len(classes) > len(shown) else ""
-    return f"{console.columns(rows)}{more}\n{_promised(promises)}"
+    return f"{columns(rows)}{more}\n{_promised(promises)}"
 
 
 def _compared(classes: list[Any], before: list[dict[str, Any]], after: list[dict[str, Any]]) -> str:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
@@ -110,17 +110,6 @@ def say(text: str) -> None:
 def visible(text: str) -> str:
     """Text of anyone's files, with what would steer a terminal spelled out."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, aligned: the first column to the left, the others to the right."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
-        ).rstrip()
-        for row in rows
-    )
 
 
 def lines(**entries: Any) -> str:

@@ -11,7 +11,7 @@ from transcendent.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact, save
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
-from transcendent.cli.tables import ColumnError, Columns, Objects, read_objects
+from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector
 from transcendent.extras import extra
 from transcendent.files import write_whole
@@ -28,7 +28,7 @@ def decide_file(
         )
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
     columns = Columns(id=identifier, features=notes.get("features") or features["names"])
-    if identifier is None and file.suffix in (".parquet", ".csv"):
+    if identifier is None and is_table(file):
         columns = replace(columns, id=notes.get("id"))
     objects = _read(file, columns, features["count"], named=identifier is not None)
     rejector: Rejector = artifact.rejector(trusted)

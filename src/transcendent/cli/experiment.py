@@ -83,6 +83,7 @@ class Experiment:
     def backtest(self, folder: Path, n_jobs: int | None) -> Backtest:
         """Every rejector over the test periods."""
         train, rejectors, objects = self._train(), self.rejectors, self.dated_objects()
+        self._check_labels(objects.y)
         return backtest(
             rejectors,
             objects.X,
@@ -112,7 +113,6 @@ class Experiment:
     def dated_objects(self) -> Objects:
         """All rows, if their times can be made sense of."""
         objects = self.objects.labelled(_TIMES)
-        self._check_labels(objects.y)
         if self.period is not None:
             try:
                 as_dates(objects.times)

@@ -133,7 +133,7 @@ def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
     file = here / data.require("file", str, 'for example file = "objects.parquet"')
     beside = data.get("table", str)
     for key in needed:
-        if _KINDS.get(file.suffix.lower()) == "table" or key == "time":
+        if is_table(file) or key == "time":
             data.require(key, str, f'the column with {key}s: {key} = "..."')
     columns = Columns(
         label=data.get("label", str),
@@ -160,7 +160,7 @@ def read_objects(
         raise ValueError(f"{path}: files are read by their ending, which is one of {', '.join(_KINDS)}.")
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))
-    if kind == "table":
+    if is_table(path):
         found = _from_frame(_read_frame(path, columns), columns, str(path))
     elif kind == "npz":
         found = _from_npz(path, columns, beside is not None)
@@ -169,6 +169,11 @@ def read_objects(
     if len(found) == 0:
         raise ValueError(f"{path} has no rows.")
     return found if beside is None else _join(found, beside, columns)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file has columns with names."""
+    return _KINDS.get(path.suffix.lower()) == "table"
 
 
 def _load(data: Settings, name: str, here: Path) -> Objects:

@@ -95,22 +95,21 @@ def as_times(times: Any, n: int) -> AnyArray:
 
 def _parse_dates(texts: list[Any]) -> AnyArray:
     decoded = [t.decode() if isinstance(t, bytes) else t for t in texts]
+    when = _as_dates(decoded)
+    if when is None:
+        wrong = next((text for text in decoded if _as_dates([text]) is None), decoded[0])
+        raise ValueError(f"times given as text must be ISO dates such as 2024-09-01, not {wrong!r}.")
+    return when
+
+
+def _as_dates(texts: list[Any]) -> AnyArray | None:
+    """None if they cannot be understood."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # NumPy's, that it converts time zones to UTC
-            return np.array(decoded, dtype="datetime64")
+            return np.array(texts, dtype="datetime64")
     except (ValueError, TypeError):
-        wrong = next((text for text in decoded if not _is_date(text)), decoded[0])
-        raise ValueError(
-            f"times given as text must be ISO dates such as 2024-09-01, not {wrong!r}."
-        ) from None
-
-
-def _is_date(text: Any) -> bool:
-    try:
-        return bool(np.array([text], dtype="datetime64").dtype != np.dtype("datetime64"))
-    except (ValueError, TypeError):
-        return False
+        return None
 
 
 def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:

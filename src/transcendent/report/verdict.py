@@ -64,7 +64,6 @@ def outcome_of(result: Backtest, rejector: str, summary: dict[str, AnyArray]) ->
     answer = result.answers_of(rejector)
     wrong = answer.labels != result.y
     own = list(result.answers).index(rejector)
-    kept_at_15 = result.at_rejection(rejector, 0.15)["kept"]
     binary = result.positive is not None
     return Outcome(
         rejector=plain(rejector),
@@ -79,8 +78,15 @@ def outcome_of(result: Backtest, rejector: str, summary: dict[str, AnyArray]) ->
         all=float(summary["f1_baseline"][own] if binary else 1 - summary["error_baseline"][own]),
         kept=float(summary["f1_kept"][own] if binary else 1 - summary["error_kept"][own]),
         caught_at_15=float(summary["caught_at_15"][own]),
-        kept_at_15=kept_at_15["f1"] if binary else 1 - kept_at_15["error"],
+        kept_at_15=float(_kept_at_15(result, summary)[own]),
     )
+
+
+def _kept_at_15(result: Backtest, summary: dict[str, AnyArray]) -> FloatArray:
+    """F1, or without a positive class the accuracy, of what each rejector keeps at 15% rejected."""
+    if result.positive is not None:
+        return summary["f1_kept_at_15"]
+    return np.array([1 - result.at_rejection(name, 0.15)["kept"]["error"] for name in result.answers])
 
 
 def verdict(outcome: Outcome) -> str:
@@ -126,8 +132,7 @@ def against_others(result: Backtest, outcome: Outcome, summary: dict[str, AnyArr
     if not names:
         return ""
     caught = summary["caught_at_15"][1:]
-    kept = [result.at_rejection(name, 0.15)["kept"] for name in names]
-    values = np.array([k["f1"] if outcome.metric == "F1" else 1 - k["error"] for k in kept])
+    values = _kept_at_15(result, summary)[1:]
     if np.isnan(values).all() or np.isnan(caught).all():
         return ""
     best = int(np.nanargmax(values))

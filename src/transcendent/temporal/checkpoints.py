@@ -1,16 +1,13 @@
 """What a run of a backtest leaves on disk, so that it can be taken up again."""
 
 import hashlib
-import io
 import json
 import re
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-import numpy as np
-
-from transcendent.arrays import AnyArray
+from transcendent.arrays import AnyArray, from_npz, to_npz
 from transcendent.files import write_whole
 from transcendent.temporal.result import Backtest
 
@@ -41,8 +38,8 @@ def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, A
     if checkpoints is None or not (path := _file(checkpoints, name, period)).exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
+        with path.open("rb") as file:
+            return from_npz(file)
     except (OSError, ValueError, EOFError, BadZipFile):
         return None
 
@@ -50,9 +47,7 @@ def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, A
 def write_period(checkpoints: Path | None, name: str, period: int, part: dict[str, AnyArray]) -> None:
     """Write it down at once or not at all."""
     if checkpoints is not None:
-        content = io.BytesIO()
-        np.savez(content, **part)  # type: ignore[arg-type]
-        write_whole(_file(checkpoints, name, period), content.getvalue())
+        write_whole(_file(checkpoints, name, period), to_npz(part))
 
 
 def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:

@@ -22,6 +22,7 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 from transcendent.temporal.periods import Periods
+from transcendent.text import columns
 
 _SHOWN = {
     "rejector": ("", "rejector"),
@@ -221,9 +222,7 @@ class Backtest:
         rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods, each weighted with its
         objects.
         """
-        rows = [self._summary_row(name) for name in self.answers]
-        columns: dict[str, AnyArray] = {"rejector": np.array(list(self.answers))}
-        return columns | {key: np.array([row[key] for row in rows]) for key in rows[0]}
+        return {key: column.copy() for key, column in self._summary.items()}
 
     def to_frame(
         self,
@@ -293,12 +292,7 @@ class Backtest:
         summary = self.summary()
         rows = [[head[line] for head in _SHOWN.values()] for line in (0, 1)]
         rows += [[_cell(summary[key][i]) for key in _SHOWN] for i in range(len(self.answers))]
-        widths = [max(len(row[j]) for row in rows) for j in range(len(_SHOWN))]
-        lines = []
-        for name, *numbers in rows:
-            cells = (cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))
-            lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
-        return "\n".join([title, *lines, *self._undefined()])
+        return "\n".join([title, columns(rows), *self._undefined()])
 
     @cached_property
     def _actual(self) -> IntArray:
@@ -351,6 +345,12 @@ class Backtest:
     @cached_property
     def _rows_of_periods(self) -> list[IntArray]:
         return Periods(self.periods, self.period).rows
+
+    @cached_property
+    def _summary(self) -> dict[str, AnyArray]:
+        rows = [self._summary_row(name) for name in self.answers]
+        names: dict[str, AnyArray] = {"rejector": np.array(list(self.answers))}
+        return names | {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
     def _summary_row(self, name: str) -> dict[str, float]:
         overall = subset_metrics(self._confusions_overall(name), self.positive)
