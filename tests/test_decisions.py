@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from transcendent import Decisions
+from transcendent import Decisions, RejectionBudget
 from transcendent.errors import MissingExtraError
 
 
@@ -97,3 +97,46 @@ def test_a_missing_library_is_named_with_the_line_that_installs_it(monkeypatch, 
     method = {"pandas": "to_pandas", "polars": "to_polars", "pyarrow": "to_arrow"}[library]
     with pytest.raises(MissingExtraError, match=rf"needs {library}.*pip install \"transcendent\[frames\]\""):
         getattr(decisions(), method)()
+
+
+class TestBudget:
+    def many(self, n=40):
+        rng = np.random.default_rng(0)
+        return Decisions(
+            labels=np.zeros(n, int),
+            accepted=rng.random(n) < 0.5,
+            credibility=rng.integers(0, 5, n) / 5,
+            confidence=rng.permutation(n) / n,
+            p_values=np.ones((n, 2)),
+            classes=np.array([0, 1]),
+        )
+
+    @pytest.mark.parametrize(
+        ("budget", "rejected"),
+        [({"rate": 0.15}, 6), ({"count": 7}, 7), ({"count": 99}, 40), ({"rate": 0}, 0)],
+    )
+    def test_rejects_so_many_the_least_credible_first(self, budget, rejected):
+        before, after = self.many(), self.many().within_budget(**budget)
+        assert after.rejected.sum() == rejected
+        np.testing.assert_array_equal(after.credibility, before.credibility)
+        if 0 < rejected < 40:
+            assert after.credibility[after.rejected].max() <= after.credibility[after.accepted].min()
+
+    def test_ties_go_by_confidence(self):
+        after = self.many().within_budget(count=5)
+        limit = after.credibility[after.rejected].max()
+        tied = after.credibility == limit
+        assert after.confidence[tied & after.rejected].max() < after.confidence[tied & after.accepted].min()
+
+    def test_by_confidence(self):
+        after = self.many().within_budget(count=5, ranked_by="confidence")
+        assert after.confidence[after.rejected].max() < after.confidence[after.accepted].min()
+
+    @pytest.mark.parametrize(
+        "budget", [{}, {"rate": 0.1, "count": 3}, {"rate": 15}, {"rate": -0.1}, {"count": -1}, {"count": 2.5}]
+    )
+    def test_is_a_share_or_a_number(self, budget):
+        with pytest.raises(ValueError, match=r"budget|share|number"):
+            self.many().within_budget(**budget)
+        with pytest.raises(ValueError, match=r"budget|share|number"):
+            RejectionBudget(None, **budget).fit([[0]], [0])

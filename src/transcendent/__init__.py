@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transcendent.budget import RejectionBudget
     from transcendent.decisions import Decisions, Rejector
     from transcendent.evaluators.cross import CrossConformalEvaluator
     from transcendent.evaluators.inductive import InductiveEvaluator
@@ -40,6 +41,7 @@ __all__ = [
     "QuartileSearch",
     "RandomSearch",
     "Recall",
+    "RejectionBudget",
     "RejectionRate",
     "Rejector",
     "ScoreEvaluator",
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "budget": ("RejectionBudget",),
     "decisions": ("Decisions", "Rejector"),
     "evaluators.cross": ("CrossConformalEvaluator",),
     "evaluators.inductive": ("InductiveEvaluator",),

@@ -1,8 +1,8 @@
 """What a rejector answers: a label for every object, and whether that label can be trusted."""
 
 import html
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -88,6 +88,33 @@ class Decisions:
         """Share of the objects that were rejected; NaN when there are none."""
         return float(np.mean(self.rejected)) if len(self) else float("nan")
 
+    def within_budget(
+        self,
+        rate: float | None = None,
+        *,
+        count: int | None = None,
+        ranked_by: Literal["credibility", "confidence"] = "credibility",
+    ) -> Self:
+        """The same answers with just so many rejected, the least credible first.
+
+        Objects that tie are told apart by the other of credibility and confidence, then by their order.
+
+        Parameters
+        ----------
+        rate : float or None
+            Share of the objects to reject, rounded to whole objects.
+        count : int or None
+            Number of objects to reject, instead of a share; all of them if there are fewer.
+        ranked_by : {"credibility", "confidence"}
+            Which of the two orders the objects.
+        """
+        check_budget(rate, count)
+        n = round(rate * len(self)) if count is None else count  # type: ignore[operator]
+        other = self.confidence if ranked_by == "credibility" else self.credibility
+        accepted = np.ones(len(self), dtype=bool)
+        accepted[np.lexsort((other, getattr(self, ranked_by)))[:n]] = False
+        return replace(self, accepted=accepted)
+
     def summary(self) -> list[tuple[Any, int, int, int]]:
         """For each predicted class: the class, objects, accepted, rejected."""
         codes = encode_labels(self.labels, self.classes, "labels")
@@ -171,6 +198,16 @@ class Rejector(Protocol):
     def decide(self, X: Any) -> Decisions:
         """Labels, and which of them to accept."""
         ...
+
+
+def check_budget(rate: float | None, count: int | None) -> None:
+    """Refuse what is not one of a share and a number."""
+    if (rate is None) == (count is None):
+        raise ValueError("a budget is a share or a number of objects: give one of rate and count.")
+    if rate is not None and not 0 <= rate <= 1:
+        raise ValueError(f"rate is a share between 0 and 1, not {rate!r}.")
+    if count is not None and (not isinstance(count, int | np.integer) or count < 0):
+        raise ValueError(f"count is a number of objects, not {count!r}.")
 
 
 def _html_row(tag: str, cells: tuple[str, ...]) -> str:

@@ -59,13 +59,17 @@ def p_values(
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """Sorted calibration scores, one bag per class: all that judging new scores needs."""
+    """Sorted calibration scores, one bag per class: all that judging new scores needs.
+
+    A ``pooled`` table has one bag for all classes: the scores every object has for its own.
+    """
 
     classes: AnyArray
     bags: tuple[FloatArray, ...]
+    pooled: bool = False
 
     @classmethod
-    def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray) -> Self:
+    def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray, *, pooled: bool = False) -> Self:
         """Sort the scores of each class; ``codes`` are the true labels as positions in ``classes``."""
         bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
         empty = [c for c, bag in zip(classes.tolist(), bags, strict=True) if len(bag) == 0]
@@ -75,7 +79,9 @@ class ScoreTable:
                 f"(classes without calibration objects: {empty[:10]}). "
                 "Give calibration data that holds every class the detector can answer with."
             )
-        return cls(classes, bags)
+        if pooled:
+            bags = (np.sort(np.concatenate(bags)),) * len(classes)
+        return cls(classes, bags, pooled)
 
     @property
     def counts(self) -> IntArray:
@@ -99,18 +105,18 @@ class ScoreTable:
 
         The only member of a class has nobody to be compared with there: NaN.
         """
-        out = self.p_values(scores, form, uniforms)
+        out, everybody = self.p_values(scores, form, uniforms), np.arange(len(codes))
         for c, bag in enumerate(self.bags):
-            own = np.flatnonzero(codes == c)
-            n = len(bag)
+            rows = everybody if self.pooled else np.flatnonzero(codes == c)
+            in_bag, n, p = scores[rows, codes[rows]], len(bag), out[rows, c]
             if n == 1:
-                out[own, c] = np.nan
-            elif form == "paper":
-                out[own, c] = np.rint(out[own, c] * n - 1) / (n - 1)
-            elif form == "plus_one":
-                out[own, c] = np.rint(out[own, c] * (n + 1) - 1) / n
+                out[rows, c] = np.nan
             elif uniforms is not None:
-                out[own, c] = (out[own, c] * (n + 1) - uniforms[own, c]) / n
+                counted = (in_bag > scores[rows, c]) + uniforms[rows, c] * (in_bag == scores[rows, c])
+                out[rows, c] = (p * (n + 1) - counted) / n
+            else:
+                size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)
+                out[rows, c] = np.rint(p * size - (in_bag >= scores[rows, c])) / divisor
         return out
 
 

@@ -228,3 +228,45 @@ def test_errors_about_data_and_split(tmp_path, text, line, said):
         Experiment.read(tmp_path / "experiment.toml").backtest(tmp_path / "out", None)
     assert said in str(caught.value)
     assert f"line {line}:" in str(caught.value)
+
+
+class TestCombinedMeasuresAndBudgets:
+    def rejector(self, settings, text):
+        return build_rejectors(settings(f"{DETECTOR}\n[rejectors.ICE]\n{text}"))["ICE"]
+
+    def test_the_preset_by_its_name(self, settings):
+        assert len(self.rejector(settings, 'measure = "drift_measure"').measure.measures) == 3
+        given = self.rejector(settings, 'measure = { class = "drift_measure", random_state = 3 }')
+        assert given.measure.random_state == 3
+
+    def test_measures_in_a_list(self, settings):
+        text = """
+[rejectors.ICE.measure]
+class = "CombinedMeasure"
+weights = "learned"
+measures = [
+  "auto",
+  { class = "NeighbourRatio", metric = "cosine" },
+  { class = "SecondOpinion", estimator = { class = "sklearn.naive_bayes.GaussianNB" } },
+]
+"""
+        measure = self.rejector(settings, text).measure
+        assert repr(measure).replace("\n", "").replace(" ", "") == (
+            "CombinedMeasure(measures=['auto',NeighbourRatio(metric='cosine'),"
+            "SecondOpinion(estimator=GaussianNB())],weights='learned')"
+        )
+
+    def test_a_wrong_measure_in_a_list_is_named_with_its_line(self, settings):
+        text = 'measure = { class = "CombinedMeasure", measures = ["Margn"] }'
+        with pytest.raises(SettingsError, match="line 6: there is no 'Margn'; did you mean 'Margin'"):
+            self.rejector(settings, text)
+
+    @pytest.mark.parametrize(("budget", "expected"), [("0.15", (0.15, None)), ("80", (None, 80))])
+    def test_a_budget(self, settings, budget, expected):
+        held = self.rejector(settings, f"budget = {budget}")
+        assert (held.rate, held.count) == expected
+
+    @pytest.mark.parametrize("budget", ["1.5", "-3", '"much"', "true"])
+    def test_a_budget_that_is_none(self, settings, budget):
+        with pytest.raises(SettingsError, match="line 6"):
+            self.rejector(settings, f"budget = {budget}")

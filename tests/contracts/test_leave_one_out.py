@@ -26,6 +26,7 @@ from sklearn.utils.fixes import parse_version
 
 from transcendent import TransductiveEvaluator
 from transcendent.errors import CalibrationWarning, NoShortcutError
+from transcendent.estimators import see_through
 from transcendent.leave_one_out import least_squares, logistic, support_vectors
 from transcendent.leave_one_out.registry import SHORTCUTS
 from transcendent.measures import (
@@ -38,7 +39,6 @@ from transcendent.measures import (
     ProbabilityMargin,
     TreeDisagreement,
 )
-from transcendent.measures.base import see_through
 
 N = 220
 

@@ -33,6 +33,7 @@ from transcendent.measures import (
     OneVsRestMeasure,
     Probability,
     ProbabilityMargin,
+    SecondOpinion,
     TreeDisagreement,
     choose_measure,
 )
@@ -75,6 +76,8 @@ PAIRS = [
     (HiddenLayerSVM(max_rows=40, random_state=0), MLP),
     (OneVsRestMeasure(Margin()), LinearSVC()),
     (OneVsRestMeasure(Density(), estimator=GaussianNB()), LIGHTGBM),
+    (SecondOpinion(GaussianNB()), LinearSVC()),
+    (SecondOpinion(LIGHTGBM, ProbabilityMargin()), LogisticRegression()),
     (CallableMeasure(lambda estimator, X: -estimator.predict_proba(X)), LogisticRegression()),
 ]
 SPARSE = [

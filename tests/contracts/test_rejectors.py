@@ -10,18 +10,24 @@ from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import BernoulliNB
 from sklearn.svm import LinearSVC
 
 from transcendent import (
     CrossConformalEvaluator,
     Decisions,
     InductiveEvaluator,
+    RejectionBudget,
     Rejector,
     TransductiveEvaluator,
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.measures import CombinedMeasure, NeighbourRatio, SecondOpinion, drift_measure
 
 SVM = LinearSVC(random_state=0)
+PARTS = ["auto", SecondOpinion(BernoulliNB()), NeighbourRatio(3, metric="cosine")]
+COMBINED = CombinedMeasure(PARTS, bag="all")
+LEARNED = CombinedMeasure(PARTS, weights="learned")
 REJECTORS = {
     "ICE": InductiveEvaluator(SVM, random_state=0),
     "CCE": CrossConformalEvaluator(SVM, cv=3, random_state=0),
@@ -32,6 +38,12 @@ REJECTORS = {
     "judged": ProbabilityThresholds(SVM, judge=RandomForestClassifier(10, random_state=0), random_state=0),
     "CP-Reject": CPReject(SVM, random_state=0),
     "CP-Reject, k errors": CPReject(SVM, max_errors=5, random_state=0),
+    "combined": InductiveEvaluator(SVM, measure=COMBINED, random_state=0),
+    "combined, CCE": CrossConformalEvaluator(SVM, measure=LEARNED, cv=3, random_state=0),
+    "combined, TCE": TransductiveEvaluator(SVM, measure=COMBINED, cv="loo", random_state=0),
+    "drift measure": InductiveEvaluator(SVM, measure=drift_measure(random_state=0), random_state=0),
+    "budget": RejectionBudget(InductiveEvaluator(SVM, random_state=0), count=40),
+    "budget, CP-Reject": RejectionBudget(CPReject(SVM, random_state=0), rate=0.1),
     "DroidEvolver": DroidEvolver(buffer_size=100, random_state=0),
 }
 X, y = make_classification(900, n_informative=6, flip_y=0.1, random_state=0)

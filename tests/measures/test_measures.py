@@ -16,6 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from transcendent import InductiveEvaluator
 from transcendent.errors import MeasureError
+from transcendent.estimators import see_through, transform
 from transcendent.measures import (
     CallableMeasure,
     Density,
@@ -29,7 +30,7 @@ from transcendent.measures import (
     choose_measure,
 )
 from transcendent.measures.auto import resolve_measure
-from transcendent.measures.base import checked_scores, see_through, transform
+from transcendent.measures.base import checked_scores
 from transcendent.measures.network import last_hidden_layer
 
 

@@ -102,3 +102,21 @@ def test_a_rejector_without_a_detector_has_no_margin():
 def test_bad_budgets_are_refused(options):
     with pytest.raises(ValueError, match=r"at least 1|choose must be"):
         Retraining(**options)
+
+
+@pytest.mark.parametrize("choose", ["rejected", "margin", "random"])
+def test_near_duplicates_are_labelled_once_while_there_are_others(choose):
+    rows = np.repeat(NEW[:100], 5, axis=0) * np.tile([1.0, 1.1, 2.0, 0.5, 3.0], 100)[:, None]
+    decisions = ICE.decide(rows)
+    generator = np.random.default_rng(0)
+    chosen = Retraining(40, choose, apart=0.01).select(ICE, rows, decisions, generator)
+    unit = rows[chosen] / np.linalg.norm(rows[chosen], axis=1, keepdims=True)
+    similar = unit @ unit.T
+    assert similar[~np.eye(40, dtype=bool)].max() <= 0.99 + 1e-9
+    everything = Retraining(500, choose, apart=0.5).select(ICE, rows, decisions, generator)
+    assert everything.tolist() == list(range(500))
+
+
+def test_apart_is_a_distance():
+    with pytest.raises(ValueError, match="cosine distance between 0 and 1"):
+        Retraining(10, apart=2)

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from transcendent.arrays import AnyArray
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.calibration import Calibration
@@ -27,13 +25,7 @@ def facts(rejector: Any) -> dict[str, Any]:
                 "count": getattr(rejector, "n_features_in_", None),
                 "names": None if names is None else names.tolist(),
             },
-            "calibration": [
-                {
-                    "objects": len(c.scores),
-                    "per_class": np.bincount(c.actual, minlength=len(c.classes)).tolist(),
-                }
-                for c in calibrations
-            ],
+            "calibration": [{"objects": len(c.scores), "per_class": c.counts.tolist()} for c in calibrations],
             "thresholds": [_promise(result) for result in results],
         }
     )
@@ -66,6 +58,7 @@ def _objects(entry: Any) -> int:
 
 def _evidence(rejector: Any) -> tuple[list[Calibration], list[SearchResult]]:
     """Calibration objects and thresholds of whatever kind of rejector this is."""
+    rejector = getattr(rejector, "rejector_", rejector)  # within a budget
     inner = getattr(rejector, "evaluator_", rejector)
     if hasattr(inner, "detectors_"):
         calibrations = [each.calibration for each in inner.detectors_]

@@ -14,6 +14,7 @@ from transcendent.artifacts.archives import read_arrays
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.calibration import Calibration
 from transcendent.extras import extra
+from transcendent.merging import Merging
 
 _BOOSTERS = {"lightgbm.basic.Booster": "lightgbm.txt", "xgboost.core.Booster": "xgboost.json"}
 _ARRAYS = ("scores", "actual", "predicted")
@@ -36,6 +37,7 @@ class StoredCalibration:
     form: Any
     label: Any
     random_state: Any
+    merging: Any = None
 
 
 def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
@@ -49,7 +51,10 @@ def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
             member = f"calibration-{len(members)}.npz"
             names = (*_ARRAYS, _DRAWN) if thing.form == "smoothed" else _ARRAYS
             members[member] = to_npz({name: getattr(thing, name) for name in names})
-            return StoredCalibration(member, thing.classes, thing.form, thing.label, thing.random_state)
+            merging = None if thing.learned is None else dict(vars(thing.learned))
+            return StoredCalibration(
+                member, thing.classes, thing.form, thing.label, thing.random_state, merging
+            )
         if (suffix := _BOOSTERS.get(type_name(thing))) is not None:
             member = f"booster-{len(members)}.{suffix}"
             members[member] = _booster_to_bytes(thing)
@@ -69,12 +74,15 @@ def put_together(
             arrays = calibrations[thing.member]
             if arrays["scores"].shape[1] != len(thing.classes):
                 raise ArtifactError(f"{thing.member} in it does not have a column for each class.")
+            if (arrays["scores"].ndim == 2) != (thing.merging is None):
+                raise ArtifactError(f"{thing.member} in it does not have the parts it is to merge.")
             calibration = Calibration(
                 classes=thing.classes,
                 **{name: arrays[name] for name in _ARRAYS},
                 form=thing.form,
                 label=thing.label,
                 random_state=thing.random_state,
+                merging=_merging(thing, arrays["scores"]),
             )
             if thing.form == "smoothed":
                 vars(calibration)[_DRAWN] = arrays[_DRAWN]
@@ -84,6 +92,17 @@ def put_together(
         return None
 
     return _exchange(skeleton, restore)
+
+
+def _merging(stored: StoredCalibration, scores: Any) -> Merging | None:
+    if stored.merging is None:
+        return None
+    try:
+        merging = Merging(**stored.merging)
+        merging.check_parts(scores.shape[2])
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"{stored.member} in it cannot be merged: {error}") from None
+    return merging
 
 
 def check_matrices(root: Any) -> None:
@@ -115,10 +134,10 @@ def type_name(thing: Any) -> str:
 
 
 def _belong_together(scores: Any, actual: Any, predicted: Any, p_values: Any = None) -> bool:
-    if p_values is not None and (p_values.shape != scores.shape or p_values.dtype.kind != "f"):
+    if p_values is not None and (p_values.shape != scores.shape[:2] or p_values.dtype.kind != "f"):
         return False
     n, kinds = len(actual), (scores.dtype.kind, actual.dtype.kind, predicted.dtype.kind)
-    if scores.ndim != 2 or kinds != ("f", "i", "i") or not len(scores) == n == len(predicted) > 0:
+    if scores.ndim not in (2, 3) or kinds != ("f", "i", "i") or not len(scores) == n == len(predicted) > 0:
         return False
     codes = np.concatenate([actual, predicted], axis=None)
     return bool(np.all((codes >= 0) & (codes < scores.shape[1])) and not np.isnan(scores).any())

@@ -6,6 +6,7 @@ from transcendent.artifacts.parts import StoredBooster, StoredCalibration
 from transcendent.baselines.droidevolver import _Learners, _Pool
 from transcendent.baselines.probability import _Judge
 from transcendent.evaluators import CalibratedDetector, Detector
+from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import Constraint, SearchResult
 
 _PUBLIC = [getattr(module, name) for module in (transcendent, baselines, measures) for name in module.__all__]
@@ -14,6 +15,7 @@ _PARTS = (
     Constraint,
     Detector,
     SearchResult,
+    SparseSearch,
     StoredBooster,
     StoredCalibration,
     _Judge,

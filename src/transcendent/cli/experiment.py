@@ -11,8 +11,8 @@ from transcendent.arrays import AnyArray
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError, suggestion
 from transcendent.cli.tables import Objects, read_settings
+from transcendent.estimators import seeded
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
-from transcendent.temporal.backtest import seeded
 from transcendent.temporal.periods import Calendar, as_dates
 from transcendent.temporal.result import Backtest
 
@@ -185,7 +185,7 @@ class Experiment:
 
     def _retraining(self) -> Retraining | None:
         table = self.settings.table("retrain")
-        table.check(("labels", "choose", "every"))
+        table.check(("labels", "choose", "every", "apart"))
         if not table.values:
             return None
         table.require("labels", int, "how many objects of a period are labelled: labels = 50")

@@ -8,11 +8,13 @@ from typing import Any
 import transcendent
 from transcendent import baselines, measures
 from transcendent.cli.settings import Settings, UsageError, fresh, suggestion
+from transcendent.decisions import check_budget
 from transcendent.thresholds import Constraint, Metric
 from transcendent.thresholds.metrics import resolve_metric
 
 _LIBRARIES = ("sklearn", "lightgbm", "xgboost")
 _SEARCHES = ("ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch")
+_PRESETS = ("drift_measure",)
 _CONSTRAINT = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
 
 
@@ -75,32 +77,48 @@ def _build_rejector(name: str, table: Settings, settings: Settings) -> Any:
     if "estimator" in table.values:
         raise table.error("the detector of a rejector is given as detector = { class = ... }.", "estimator")
     make, given = kinds[kind]
-    given = given | fresh(table.values, "type", "detector")
+    given = given | fresh(table.values, "type", "detector", "budget")
     if "measure" in given:
-        given["measure"] = _build_measure(table)
+        given["measure"] = _build_measure(table, table.values["measure"], "measure")
     if "search" in given:
         given["search"] = _build_search(table)
     if "judge" in given:
         given["judge"] = _build_class(table.table("judge"))
-    if kind == "DroidEvolver":
-        return _call(make, given, table)
-    return _call(
-        make, {"estimator": build_detector(table if "detector" in table.values else settings), **given}, table
-    )
+    if kind != "DroidEvolver":
+        given["estimator"] = build_detector(table if "detector" in table.values else settings)
+    return _within_budget(_call(make, given, table), table)
 
 
-def _build_measure(table: Settings) -> Any:
-    if table.values["measure"] == "auto":
-        return "auto"
-    if isinstance(table.values["measure"], str):
-        return _call(
-            _one_of(measures, table.values["measure"], measures.__all__, table, "measure"), {}, table
-        )
-    inner = table.table("measure")
+def _within_budget(rejector: Any, table: Settings) -> Any:
+    """Held to the ``budget``: a share of each batch, or a whole number of its objects."""
+    budget = table.get("budget", (int, float))
+    if budget is None:
+        return rejector
+    given = {"count": budget} if isinstance(budget, int) else {"rate": budget}
+    try:
+        check_budget(**({"rate": None, "count": None} | given))
+    except ValueError as error:
+        raise table.error(str(error), "budget") from None
+    return transcendent.RejectionBudget(rejector, **given)
+
+
+def _build_measure(table: Settings, value: Any, key: str) -> Any:
+    """A measure by its name, or by a table with its class and parameters; those of others in a list."""
+    if value == "auto":
+        return value
+    if isinstance(value, str):
+        return _call(_one_of(measures, value, measures.__all__, table, key), {}, table)
+    inner = table.table(key) if isinstance(table.values.get(key), dict) else table
     name = inner.require("class", str, 'for example class = "NeighbourRatio"')
-    return _call(
-        _one_of(measures, name, measures.__all__, inner, "class"), fresh(inner.values, "class"), inner
-    )
+    given = {one: _value(inner, one) for one in fresh(inner.values, "class", "measures")}
+    if "measures" in inner.values:
+        given["measures"] = [
+            _build_measure(inner, one, "measures")
+            if isinstance(one, str)
+            else _build_measure(_element(inner, "measures", i), one, "class")
+            for i, one in enumerate(inner.get("measures", list))
+        ]
+    return _call(_one_of(measures, name, measures.__all__, inner, "class"), given, inner)
 
 
 def _build_search(table: Settings) -> Any:
@@ -122,7 +140,7 @@ def _build_search(table: Settings) -> Any:
 
 
 def _one_of(module: Any, name: str, known: Any, table: Settings, key: str) -> Any:
-    names = [one for one in known if inspect.isclass(getattr(module, one))]
+    names = [one for one in known if inspect.isclass(getattr(module, one)) or one in _PRESETS]
     if name not in names:
         raise table.error(f"there is no {name!r}{suggestion(name, names)}", key)
     return getattr(module, name)

@@ -25,6 +25,7 @@ from transcendent.arrays import (
 )
 from transcendent.decisions import Decisions
 from transcendent.errors import CalibrationError
+from transcendent.estimators import see_through, transform
 from transcendent.evaluators.calibration import (
     Calibration,
     CalibrationLabel,
@@ -35,7 +36,7 @@ from transcendent.evaluators.calibration import (
     warn_if_coarse,
 )
 from transcendent.measures.auto import resolve_measure
-from transcendent.measures.base import Measure, checked_scores, see_through, transform
+from transcendent.measures.base import Measure, checked_scores
 from transcendent.pvalues import Form, check_form, credibility_and_confidence, draw_uniforms
 from transcendent.thresholds import Search, SearchResult
 
@@ -55,7 +56,7 @@ class Detector(NamedTuple):
     measure: Measure
 
     def answer(self, X: Any) -> tuple[IntArray, FloatArray]:
-        """Labels, as positions in the sorted classes, and (n, classes) scores in that order.
+        """Labels, as positions in the sorted classes, and (n, classes[, parts]) scores in that order.
 
         A pipeline's rows are transformed once for both.
         """
@@ -179,7 +180,8 @@ class ConformalEvaluator(DetectorWrapper):
         fitted on make p-values too optimistic: give others.
         """
         X, y = indexable(self._check_rows(X), column_or_1d(y))
-        calibrated = [(d.detector, self._calibration(*d.detector.answer(X), y)) for d in self.detectors_]
+        detectors = [each.detector for each in self.detectors_]
+        calibrated = [(d, self._calibration(d.measure, *d.answer(X), y)) for d in detectors]
         self._set_thresholds(calibrated, self.search_)
         warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=3)
         return self
@@ -219,7 +221,7 @@ class ConformalEvaluator(DetectorWrapper):
         routed: dict[str, Any] = process_routing(self, "fit", **params).estimator.fit
         return routed
 
-    def _calibration(self, codes: IntArray, scores: FloatArray, y: AnyArray) -> Calibration:
+    def _calibration(self, measure: Measure, codes: IntArray, scores: FloatArray, y: AnyArray) -> Calibration:
         return Calibration(
             classes=self.classes_,
             scores=scores,
@@ -228,6 +230,7 @@ class ConformalEvaluator(DetectorWrapper):
             form=self.p_value,
             label=self.calibration_label,
             random_state=self.random_state,
+            merging=None if measure.n_parts is None else measure.merging,
         )
 
     def _finish_fit(self, calibrated: list[tuple[Detector, Calibration]]) -> Self:

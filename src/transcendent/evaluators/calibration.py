@@ -10,6 +10,7 @@ import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.errors import CalibrationWarning
+from transcendent.merging import Merging
 from transcendent.pvalues import Form, ScoreTable, check_form, credibility_and_confidence, draw_uniforms
 from transcendent.thresholds.base import Search, SearchResult
 from transcendent.thresholds.exact import ExactSearch
@@ -60,8 +61,8 @@ class Calibration:
     ----------
     classes : array of shape (classes,)
         The labels there are.
-    scores : array of shape (n, classes)
-        Nonconformity, one column per class.
+    scores : array of shape (n, classes) or (n, classes, parts)
+        Nonconformity, one column per class; of a combined measure, that of each part.
     actual, predicted : int arrays of shape (n,)
         True and predicted labels, as positions in ``classes``.
     form : {"paper", "plus_one", "smoothed"}
@@ -70,6 +71,8 @@ class Calibration:
         Which label's p-value stands for a calibration object when thresholds are searched.
     random_state : int, RandomState or None
         Seeds the smoothed form.
+    merging : Merging or None
+        How the parts are merged.
     """
 
     classes: AnyArray
@@ -79,21 +82,67 @@ class Calibration:
     form: Form = "paper"
     label: CalibrationLabel = "predicted"
     random_state: Any = None
+    merging: Merging | None = None
 
     def __post_init__(self) -> None:
         check_form(self.form)
         check_calibration_label(self.label)
 
+    @property
+    def counts(self) -> IntArray:
+        """How many calibration objects each class has."""
+        return np.bincount(self.actual, minlength=len(self.classes))
+
+    def merge(self, scores: FloatArray) -> FloatArray:
+        """(n, classes) scores of new objects, from the (n, classes, parts) ones of a combined measure."""
+        return scores if self.learned is None else self.learned.scores(self._part_p_values(scores))
+
+    @cached_property
+    def learned(self) -> Merging | None:
+        """How the parts are merged, with the weights learned from these objects if they were to be."""
+        if self.merging is None or not self.merging.to_learn:
+            return self.merging
+        of_answer = self._own_part_p_values[np.arange(len(self.predicted)), self.predicted]
+        return self.merging.learned(of_answer, self.predicted != self.actual)
+
+    @cached_property
+    def merged(self) -> FloatArray:
+        """(n, classes) scores of the calibration objects, which are all there is without parts."""
+        return self.scores if self.learned is None else self.learned.scores(self._own_part_p_values)
+
     @cached_property
     def table(self) -> ScoreTable:
         """The sorted scores new objects are compared with."""
-        return ScoreTable.of(self.scores, self.actual, self.classes)
+        pooled = self.merging is not None and self.merging.bag == "all"
+        return ScoreTable.of(self.merged, self.actual, self.classes, pooled=pooled)
 
     @cached_property
     def p_values(self) -> FloatArray:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
-        uniforms = draw_uniforms(self.form, self.scores.shape, self.random_state)
-        return self.table.left_out_p_values(self.scores, self.actual, self.form, uniforms)
+        uniforms = draw_uniforms(self.form, self.merged.shape, self.random_state)
+        return self.table.left_out_p_values(self.merged, self.actual, self.form, uniforms)
+
+    @cached_property
+    def _part_tables(self) -> list[ScoreTable]:
+        parts = np.moveaxis(self.scores, -1, 0)
+        return [ScoreTable.of(part, self.actual, self.classes) for part in parts]
+
+    def _part_p_values(self, scores: FloatArray) -> FloatArray:
+        """(n, classes, parts) p-values, each object counted as a member of the bag it is compared with."""
+        tables = enumerate(self._part_tables)
+        return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
+
+    @cached_property
+    def _own_part_p_values(self) -> FloatArray:
+        """Those of the calibration objects.
+
+        A member of the bag is not counted twice, but divided by the size the bag has with a new object: as
+        strange as it could be beside that one. So no new object is called stranger than it is.
+        """
+        p, own = self._part_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
+        size = self.counts[self.actual, None] + 1
+        p[own] = (np.rint(p[own] * size) - 1) / size
+        return p
 
     def credibility_and_confidence(self) -> tuple[FloatArray, FloatArray]:
         """Of the calibration objects, for the label that ``label`` names."""
@@ -143,8 +192,8 @@ def judge(
     scores: FloatArray,
     uniforms: FloatArray | None,
 ) -> Judgement:
-    """Judge new objects with predicted labels ``codes`` by their (n, classes) scores."""
-    p = calibration.table.p_values(scores, calibration.form, uniforms)
+    """Judge new objects with predicted labels ``codes`` by their (n, classes[, parts]) scores."""
+    p = calibration.table.p_values(calibration.merge(scores), calibration.form, uniforms)
     credibility, confidence = credibility_and_confidence(p, codes)
     return Judgement(codes, p, credibility, confidence, result.accepts(codes, credibility, confidence))
 
@@ -167,7 +216,7 @@ def check_calibration_label(label: Any) -> None:
 def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
     """Say which classes have p-values in wide steps, and which thresholds rest on nothing."""
     classes = calibrations[0].classes
-    counts = np.min([calibration.table.counts for calibration in calibrations], axis=0)
+    counts = np.min([calibration.counts for calibration in calibrations], axis=0)
     few = np.flatnonzero(counts < _FEW)
     if len(few):
         steps = "; ".join(

@@ -69,7 +69,7 @@ class CrossConformalEvaluator(FoldedEvaluator):
         )
         return self._finish_fit(
             [
-                (detector, self._calibration(predicted, scores, training.y[rows]))
+                (detector, self._calibration(detector.measure, predicted, scores, training.y[rows]))
                 for detector, predicted, scores, rows in fitted
             ]
         )

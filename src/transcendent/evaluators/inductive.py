@@ -131,4 +131,5 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
         detector = training.fit(train)
         everything = len(calibration) == len(codes)
         answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
-        return self._finish_fit([(detector, self._calibration(*answer, training.y[calibration]))])
+        calibrated = self._calibration(detector.measure, *answer, training.y[calibration])
+        return self._finish_fit([(detector, calibrated)])

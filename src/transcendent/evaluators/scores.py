@@ -18,6 +18,7 @@ from transcendent.evaluators.calibration import (
     resolve_search,
     warn_if_coarse,
 )
+from transcendent.merging import Bag, Merging, Rule
 from transcendent.pvalues import Form, draw_uniforms
 
 
@@ -26,10 +27,11 @@ class ScoreEvaluator(BaseEstimator):
 
     Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
     ``-p``; from one suspicion score or probability ``s`` of the second of two classes pass
-    ``np.column_stack([s, -s])``.
+    ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, parts), are
+    combined as `CombinedMeasure` combines its parts.
 
-    Parameters and attributes are those of `InductiveEvaluator` that need no detector. To recalibrate, fit
-    again.
+    Parameters and attributes are those of `InductiveEvaluator` that need no detector, and ``rule``,
+    ``weights`` and ``bag`` those of `CombinedMeasure`. To recalibrate, fit again.
 
     Examples
     --------
@@ -44,6 +46,10 @@ class ScoreEvaluator(BaseEstimator):
     array([ True, False])
     """
 
+    rule: Rule = "fisher"  # also here, for files that were written before there were parts
+    weights: Any = None
+    bag: Bag = "class"
+
     def __init__(
         self,
         *,
@@ -51,18 +57,24 @@ class ScoreEvaluator(BaseEstimator):
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",
         random_state: Any = None,
+        rule: Rule = "fisher",
+        weights: Any = None,
+        bag: Bag = "class",
     ) -> None:
         self.search = search
         self.p_value = p_value
         self.calibration_label = calibration_label
         self.random_state = random_state
+        self.rule = rule
+        self.weights = weights
+        self.bag = bag
 
     def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
         """Calibrate on objects the detector was not trained on.
 
         Parameters
         ----------
-        scores : array of shape (n, classes)
+        scores : array of shape (n, classes) or (n, classes, parts)
             Nonconformity, higher = stranger.
         y : array of shape (n,)
             True labels.
@@ -81,14 +93,19 @@ class ScoreEvaluator(BaseEstimator):
         self.classes_ = np.unique(y) if classes is None else column_or_1d(classes)
         if len(np.unique(self.classes_)) != len(self.classes_) or len(self.classes_) < 2:
             raise ValueError(f"at least two distinct classes are needed, not {abbreviate(self.classes_)}.")
+        n_parts = np.shape(scores)[2] if np.ndim(scores) == 3 else None
+        merging = Merging(self.rule, self.weights, self.bag)
+        if n_parts is not None:
+            merging.check_parts(n_parts)
         self.calibration_ = Calibration(
             classes=self.classes_,
-            scores=self._check_scores(scores, len(y)),
+            scores=self._check_scores(scores, len(y), n_parts),
             actual=encode_labels(y, self.classes_, "y"),
             predicted=encode_labels(labels, self.classes_, "labels"),
             form=self.p_value,
             label=self.calibration_label,
             random_state=self.random_state,
+            merging=None if n_parts is None else merging,
         )
         self.rethreshold(self.search)
         warn_if_coarse([self.calibration_], stacklevel=3)
@@ -101,11 +118,11 @@ class ScoreEvaluator(BaseEstimator):
         return self.result_.credibility_thresholds
 
     def decide(self, scores: Any, labels: Any) -> Decisions:
-        """Which of the detector's answers ``labels`` to accept, given its (n, classes) scores."""
+        """Which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
         check_is_fitted(self, "result_")
         codes = encode_labels(labels, self.classes_, "labels")
-        checked = self._check_scores(scores, len(codes))
-        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state, new_objects=True)
+        checked = self._check_scores(scores, len(codes), self._n_parts)
+        uniforms = draw_uniforms(self.p_value, checked.shape[:2], self.random_state, new_objects=True)
         judged = judge(self.calibration_, self.result_, codes, checked, uniforms)
         return Decisions(
             labels=self.classes_[codes],
@@ -117,11 +134,11 @@ class ScoreEvaluator(BaseEstimator):
         )
 
     def predict_p(self, scores: Any) -> FloatArray:
-        """(n, classes) p-values of (n, classes) scores."""
+        """(n, classes) p-values of scores as in ``fit``."""
         check_is_fitted(self, "result_")
-        checked = self._check_scores(scores, len(scores))
-        uniforms = draw_uniforms(self.p_value, checked.shape, self.random_state, new_objects=True)
-        return self.calibration_.table.p_values(checked, self.p_value, uniforms)
+        checked = self._check_scores(scores, len(scores), self._n_parts)
+        uniforms = draw_uniforms(self.p_value, checked.shape[:2], self.random_state, new_objects=True)
+        return self.calibration_.table.p_values(self.calibration_.merge(checked), self.p_value, uniforms)
 
     def rethreshold(self, search: Any) -> Self:
         """Search new thresholds on the stored calibration objects."""
@@ -132,7 +149,7 @@ class ScoreEvaluator(BaseEstimator):
 
     def _warn_if_reversed(self) -> None:
         """Columns have no common scale: each is asked whether its own members look the stranger ones."""
-        scores, actual = self.calibration_.scores, self.calibration_.actual
+        scores, actual = self.calibration_.merged, self.calibration_.actual
         reversed_columns = [
             np.median(scores[actual == c, c]) > np.median(scores[actual != c, c])
             for c in range(len(self.classes_))
@@ -145,10 +162,16 @@ class ScoreEvaluator(BaseEstimator):
                 stacklevel=3,
             )
 
-    def _check_scores(self, scores: Any, n: int) -> FloatArray:
-        checked = as_finite(scores, "scores", ndim=2)
-        if checked.shape != (n, len(self.classes_)):
-            raise ValueError(
-                f"scores must be (objects, classes) = ({n}, {len(self.classes_)}), got {checked.shape}."
-            )
+    @property
+    def _n_parts(self) -> int | None:
+        shape = self.calibration_.scores.shape
+        return shape[2] if len(shape) == 3 else None
+
+    def _check_scores(self, scores: Any, n: int, n_parts: int | None) -> FloatArray:
+        shape, axes = [n, len(self.classes_)], "objects, classes"
+        if n_parts is not None:
+            shape, axes = [*shape, n_parts], axes + ", parts"
+        checked = as_finite(scores, "scores", ndim=len(shape))
+        if list(checked.shape) != shape:
+            raise ValueError(f"scores must be ({axes}) = {tuple(shape)}, got {checked.shape}.")
         return checked

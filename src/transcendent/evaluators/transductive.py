@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from transcendent import parallel
 from transcendent.arrays import FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
+from transcendent.estimators import see_through, transform
 from transcendent.evaluators.base import (
     Detector,
     FoldedEvaluator,
@@ -22,7 +23,7 @@ from transcendent.evaluators.base import (
 )
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
 from transcendent.leave_one_out.registry import Function, find_shortcut
-from transcendent.measures.base import checked_scores, see_through, transform
+from transcendent.measures.base import checked_scores
 
 Answer = tuple[IntArray, FloatArray]
 
@@ -83,7 +84,7 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
             if isinstance(self.cv, str) and self.verbose:
                 self._forecast(seconds, total)
             answer = self._refit(training, splits, total)
-        return self._finish_fit([(detector, self._calibration(*answer, training.y))])
+        return self._finish_fit([(detector, self._calibration(detector.measure, *answer, training.y))])
 
     def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
         """Left-out labels and scores without refits, or None and the reason as an attribute."""
@@ -93,7 +94,8 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
         except NoShortcutError as reason:
             self.leave_one_out_, self.leave_one_out_reason_ = "refit", str(reason)
             return None
-        self.leave_one_out_, self.leave_one_out_reason_ = shortcut.kind, ""
+        self.leave_one_out_reason_ = ""
+        self.leave_one_out_ = shortcut.kind if detector.measure.left_out_is_exact else "approximate"
         return answer
 
     def _forecast(self, seconds: float, total: int) -> None:

@@ -11,7 +11,7 @@ from sklearn.utils import get_tags
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray, count_rows
 from transcendent.errors import NoShortcutError
-from transcendent.measures.base import see_through
+from transcendent.estimators import see_through
 
 Kind = Literal["exact", "approximate"]
 

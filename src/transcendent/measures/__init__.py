@@ -2,17 +2,22 @@
 
 from transcendent.measures.auto import choose_measure
 from transcendent.measures.base import CallableMeasure, Measure
+from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.density import Density
 from transcendent.measures.distance import CentroidDistance, NeighbourRatio, NeighbourShare
+from transcendent.measures.drift import DenseColumns, drift_measure
 from transcendent.measures.ensemble import TreeDisagreement
 from transcendent.measures.margin import Margin
 from transcendent.measures.network import HiddenLayerSVM
 from transcendent.measures.one_vs_rest import OneVsRestMeasure
 from transcendent.measures.probability import Probability, ProbabilityMargin
+from transcendent.measures.second_opinion import SecondOpinion
 
 __all__ = [
     "CallableMeasure",
     "CentroidDistance",
+    "CombinedMeasure",
+    "DenseColumns",
     "Density",
     "HiddenLayerSVM",
     "Margin",
@@ -22,6 +27,8 @@ __all__ = [
     "OneVsRestMeasure",
     "Probability",
     "ProbabilityMargin",
+    "SecondOpinion",
     "TreeDisagreement",
     "choose_measure",
+    "drift_measure",
 ]

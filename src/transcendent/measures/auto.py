@@ -14,7 +14,8 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from sklearn.neighbors import NearestCentroid
 
 from transcendent.errors import MeasureError
-from transcendent.measures.base import CallableMeasure, Measure, see_through
+from transcendent.estimators import see_through
+from transcendent.measures.base import CallableMeasure, Measure
 from transcendent.measures.density import Density
 from transcendent.measures.distance import CentroidDistance
 from transcendent.measures.ensemble import POLLED, TreeDisagreement

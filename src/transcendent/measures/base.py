@@ -1,14 +1,11 @@
-"""What a measure is, and how an evaluator looks through a pipeline to the classifier at its end."""
+"""What a measure is."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from inspect import getattr_static
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 
 from transcendent.arrays import FloatArray, IntArray
 from transcendent.errors import MeasureError, NoShortcutError
@@ -32,6 +29,16 @@ class Measure(BaseEstimator, ABC):
     @abstractmethod
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """(n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
+
+    @property
+    def n_parts(self) -> int | None:
+        """How many measures a combined one is made of; its scores are (n, classes, parts)."""
+        return None
+
+    @property
+    def left_out_is_exact(self) -> bool:
+        """Whether ``left_out_scores`` are those of refitting, if the detector's left-out answers are."""
+        return True
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Scores of the rows it was fitted on, each as if detector and measure had been fitted without it.
@@ -57,37 +64,14 @@ class CallableMeasure(Measure):
         return np.asarray(self.function(estimator, X), dtype=np.float64)
 
 
-def see_through(estimator: Any) -> tuple[list[Any], Any]:
-    """The transformers before the classifier, and the classifier itself."""
-    if isinstance(estimator, FrozenEstimator):
-        return see_through(estimator.estimator)
-    if hasattr(estimator, "best_estimator_"):
-        return see_through(estimator.best_estimator_)
-    if isinstance(estimator, Pipeline) and _predicts_as_pipelines_do(estimator):
-        steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
-        inner, classifier = see_through(estimator.steps[-1][1])
-        return steps + inner, classifier
-    return [], estimator
-
-
-def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
-    """Not so for subclasses with a ``predict`` of their own, such as pipelines that resample."""
-    return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")
-
-
-def transform(transformers: list[Any], X: Any) -> Any:
-    """What the classifier at the end of a pipeline is given."""
-    for transformer in transformers:
-        X = transformer.transform(X)
-    return X
-
-
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
-    """The measure's scores, refused by its name unless (objects, classes) and free of NaN."""
+    """The measure's scores, refused by its name unless (objects, classes[, parts]) and free of NaN."""
     name = type(measure).__name__
     checked = np.asarray(scores, dtype=np.float64)
-    if checked.shape != shape:
-        raise MeasureError(f"{name} gave scores of shape {checked.shape}, not (objects, classes) = {shape}.")
+    expected = shape if measure.n_parts is None else (*shape, measure.n_parts)
+    if checked.shape != expected:
+        axes = ", ".join(("objects", "classes", "parts")[: len(expected)])
+        raise MeasureError(f"{name} gave scores of shape {checked.shape}, not ({axes}) = {expected}.")
     if np.isnan(checked).any() or np.isneginf(checked).any():
         raise MeasureError(f"the scores of {name} contain NaN or -infinity; +infinity is the strangest.")
     return checked

@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from transcendent.arrays import FloatArray, chunks, encode_labels, take_rows
 from transcendent.measures.base import Measure
+from transcendent.measures.sparse_search import SparseSearch
 
 Metric = Literal["euclidean", "cosine"]
 
@@ -78,15 +79,7 @@ def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
         yield cut, np.asarray(rows[cut].toarray() if sp.issparse(X) else rows[cut], dtype=np.float64)
 
 
-class _Neighbours(Measure):
-    needs_rows = True
-
-    def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
-        self.n_neighbors = n_neighbors
-        self.metric = metric
-
-
-class NeighbourShare(_Neighbours):
+class NeighbourShare(Measure):
     """Share of the nearest training objects that belong to other classes.
 
     Parameters
@@ -96,6 +89,12 @@ class NeighbourShare(_Neighbours):
     metric : {"euclidean", "cosine"}
         Which distance.
     """
+
+    needs_rows = True
+
+    def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows."""
@@ -114,7 +113,7 @@ class NeighbourShare(_Neighbours):
         return share
 
 
-class NeighbourRatio(_Neighbours):
+class NeighbourRatio(Measure):
     """Distance to the nearest objects of the class, relative to those of the nearest other class.
 
     With ``d_y`` the mean distance to the ``n_neighbors`` nearest training objects of class y, and ``o``
@@ -126,40 +125,61 @@ class NeighbourRatio(_Neighbours):
     ----------
     n_neighbors : int
         How many objects of each class the mean is over.
-    metric : {"euclidean", "cosine"}
-        Which distance.
+    metric : {"euclidean", "cosine", "jaccard"}
+        Which distance; Jaccard's is between the sets of columns that are not 0. Sparse rows are searched
+        fastest by cosine and Jaccard.
     """
+
+    needs_rows = True
+
+    def __init__(
+        self, n_neighbors: int = 5, *, metric: Literal["euclidean", "cosine", "jaccard"] = "euclidean"
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows of each class."""
         codes = encode_labels(y, estimator.classes_, "y")
-        rows_of = [np.flatnonzero(codes == c) for c in range(len(estimator.classes_))]
         self.neighbours_ = [
-            NearestNeighbors(n_neighbors=min(self.n_neighbors, len(rows)), metric=self.metric).fit(
-                take_rows(X, rows)
-            )
-            for rows in rows_of
+            self._index(X).fit(take_rows(X, np.flatnonzero(codes == c)))
+            for c in range(len(estimator.classes_))
         ]
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Relative distances in [0, 1]."""
-        return _relative(np.column_stack([_mean_distance(index, X) for index in self.neighbours_]))
+        return _relative(self._mean_distances(X))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
         """Relative distances, with the row itself not among the members of its class."""
         codes = encode_labels(y, answers.classes_, "y")
-        d = np.column_stack([_mean_distance(index, X) for index in self.neighbours_])
+        d = self._mean_distances(X)
         for c, index in enumerate(self.neighbours_):
-            d[codes == c, c] = _mean_distance(index, None)
+            members = np.flatnonzero(codes == c)
+            k = min(self.n_neighbors, len(members) - 1)
+            if isinstance(index, SparseSearch):  # none is nearer to a row than itself
+                nearest = index.distances(take_rows(X, members), k + 1)[:, 1:]
+            else:
+                nearest = index.kneighbors(None, n_neighbors=k)[0]
+            d[members, c] = nearest.mean(axis=1)
         return _relative(d)
 
+    def _index(self, X: Any) -> Any:
+        if self.metric == "jaccard" or (self.metric == "cosine" and sp.issparse(X)):
+            return SparseSearch(self.metric)
+        return NearestNeighbors(metric=self.metric)
 
-def _mean_distance(index: Any, X: Any) -> FloatArray:
-    """To the nearest indexed objects: of ``X``, or of each indexed object to the others."""
-    k = index.n_neighbors if X is not None else min(index.n_neighbors, index.n_samples_fit_ - 1)
-    mean: FloatArray = index.kneighbors(X, n_neighbors=k)[0].mean(axis=1)
-    return mean
+    def _mean_distances(self, X: Any) -> FloatArray:
+        """(n, classes) mean distances to the nearest objects of each class."""
+        means = []
+        for index in self.neighbours_:
+            if isinstance(index, SparseSearch):
+                nearest = index.distances(X, min(self.n_neighbors, index.rows_.shape[0]))
+            else:
+                nearest = index.kneighbors(X, n_neighbors=min(self.n_neighbors, index.n_samples_fit_))[0]
+            means.append(nearest.mean(axis=1))
+        return np.column_stack(means)
 
 
 def _relative(d: FloatArray) -> FloatArray:

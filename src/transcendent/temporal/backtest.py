@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.utils import column_or_1d, indexable
 
 from transcendent import parallel
 from transcendent.arrays import AnyArray, IntArray, as_slice, take_rows
 from transcendent.decisions import Rejector
 from transcendent.errors import InfeasibleError
+from transcendent.estimators import seeded
 from transcendent.extras import extra
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
@@ -303,16 +304,3 @@ def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:
         if chronological and "times" not in inspect.signature(rejector.fit).parameters:
             raise ValueError(f"chronological: {name} does not calibrate on the most recent rows.")
     return named
-
-
-def seeded(rejector: Any, seed: int) -> Any:
-    """A clone with every ``random_state`` that is None, also of what it holds, set to the seed."""
-    if not isinstance(rejector, BaseEstimator):
-        return rejector
-    copy = clone(rejector)
-    for name, value in copy.get_params(deep=True).items():
-        if name.split("__")[-1] == "random_state" and value is None:
-            copy.set_params(**{name: seed})
-        elif getattr(value, "shuffle", False) and getattr(value, "random_state", seed) is None:
-            value.random_state = seed  # a splitter, which clone has copied
-    return copy

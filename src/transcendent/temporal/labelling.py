@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.preprocessing import normalize
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray
 from transcendent.decisions import Decisions
-from transcendent.measures.base import see_through, transform
+from transcendent.estimators import see_through, transform
 
 Choice = Literal["rejected", "margin", "random", "mixed"]
 
@@ -28,6 +30,9 @@ class Retraining:
         random.
     every : int
         Refit before the first of every so many periods.
+    apart : float
+        Least cosine distance between the objects chosen in one period, 0 to 1: of near-duplicates only the
+        first is labelled, as long as there are others. Needs rows of numbers.
 
     A class that was not trained on joins the training rows when 20 of its objects have been labelled: with
     fewer there is nothing to calibrate on.
@@ -36,31 +41,49 @@ class Retraining:
     labels: int
     choose: Choice = "rejected"
     every: int = 1
+    apart: float = 0.0
 
     def __post_init__(self) -> None:
         if self.choose not in get_args(Choice):
             raise ValueError(f"choose must be one of {get_args(Choice)}, not {self.choose!r}.")
         if self.labels < 1 or self.every < 1:
             raise ValueError(f"labels and every must be at least 1, not {self.labels} and {self.every}.")
+        if not 0 <= self.apart <= 1:
+            raise ValueError(f"apart is a cosine distance between 0 and 1, not {self.apart!r}.")
 
     def select(self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator) -> IntArray:
         """Positions of the objects to label, sorted."""
         n = min(self.labels, len(decisions))
         shuffled = generator.permutation(len(decisions))
         if self.choose == "random":
-            chosen = shuffled[:n]
-        elif self.choose == "margin":
-            chosen = np.argsort(margins(rejector, X), kind="stable")[:n]
-        else:
-            trust = getattr(decisions, getattr(rejector, "ranked_by", "credibility"))
-            ranked = np.lexsort((trust, decisions.accepted))
-            first = ranked[: n if self.choose == "rejected" else -(-n // 2)]
-            chosen = np.concatenate([first, shuffled[~np.isin(shuffled, first)]])[:n]
-        return np.sort(chosen)
+            return np.sort(self._first(n, shuffled, X))
+        if self.choose == "margin":
+            return np.sort(self._first(n, np.argsort(margins(rejector, X), kind="stable"), X))
+        trust = getattr(decisions, getattr(rejector, "ranked_by", "credibility"))
+        ranked = np.lexsort((trust, decisions.accepted))
+        if self.choose == "rejected":
+            return np.sort(self._first(n, ranked, X))
+        strange = self._first(-(-n // 2), ranked, X)
+        return np.sort(np.concatenate([strange, shuffled[~np.isin(shuffled, strange)]])[:n])
+
+    def _first(self, n: int, ranked: IntArray, X: Any) -> IntArray:
+        """The first n in this order that are apart; if there are too few, the first of the others too."""
+        if self.apart == 0:
+            return ranked[:n]
+        rows = normalize(sp.csr_array(X, dtype=np.float64))[ranked]
+        chosen, near = np.zeros(len(ranked), dtype=bool), np.zeros(len(ranked), dtype=bool)
+        for i in range(len(ranked)):
+            if not near[i]:
+                chosen[i] = True
+                near |= (rows @ rows[[i]].T).toarray().ravel() > 1 - self.apart
+                if chosen.sum() == n:
+                    break
+        return np.concatenate([ranked[chosen], ranked[~chosen]])[:n]
 
 
 def margins(rejector: Any, X: Any) -> FloatArray:
     """Distance of each object from the decision boundary; of several detectors, that of their mean."""
+    rejector = getattr(rejector, "rejector_", rejector)  # within a budget
     if hasattr(rejector, "detectors_"):
         detectors = [calibrated.detector.estimator for calibrated in rejector.detectors_]
     elif hasattr(rejector, "estimator_"):

@@ -1,0 +1,169 @@
+"""What every model and measure says about every object, computed once per data set and seed, and kept."""
+
+import os
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lightgbm import LGBMClassifier
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import LinearSVC
+from xgboost import XGBClassifier
+
+from transcendent import ScoreEvaluator
+from transcendent.datasets import Dataset
+from transcendent.measures import (
+    CombinedMeasure,
+    Margin,
+    NeighbourRatio,
+    Probability,
+    SecondOpinion,
+    drift_measure,
+)
+from transcendent.temporal import Answers, Backtest, TimeSplit
+
+CACHE = Path(os.environ.get("TRANSCENDENT_CACHE", "benchmarks/drift/cache"))
+DETECTORS = {
+    "LinearSVC": LinearSVC(C=0.1),
+    "random forest": RandomForestClassifier(100, n_jobs=2),
+    "LightGBM": LGBMClassifier(verbose=-1, n_jobs=2),
+    "MLP": MLPClassifier(early_stopping=True, max_iter=30),
+}
+PRESET = ["boosting, coarse", "boosting, fine", "extra trees"]
+OTHERS = {"XGBoost": XGBClassifier(n_estimators=200, max_depth=8, colsample_bytree=0.3, n_jobs=2)}
+_ROWS = 30_000
+
+
+def parts() -> dict[str, Any]:
+    """Every kind of evidence: the detectors' own measures, the preset's parts, and others."""
+    own = {
+        name: SecondOpinion(model, Margin() if name == "LinearSVC" else Probability())
+        for name, model in DETECTORS.items()
+    }
+    preset = dict(zip(PRESET, drift_measure(n_jobs=2).measures, strict=True))
+    others = {name: SecondOpinion(model, Probability()) for name, model in OTHERS.items()}
+    return {**own, **preset, **others, "neighbours": NeighbourRatio(5, metric="cosine")}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Scores (objects, classes, parts) of calibration and test objects, and every detector's answers."""
+
+    names: list[str]
+    classes: Any
+    calibration: Any
+    calibration_y: Any
+    calibration_labels: dict[str, Any]
+    test: Any
+    y: Any
+    labels: dict[str, Any]
+    period: Any
+    periods: list[str]
+    seconds: dict[str, float]
+
+    def judged(self, detector: str, chosen: list[str], **options: Any) -> Answers:
+        """What combining the chosen parts makes of a detector's answers."""
+        columns = [self.names.index(name) for name in chosen]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rejector = ScoreEvaluator(**({"bag": "all"} | options)).fit(
+                self.calibration[:, :, columns], self.calibration_y, self.calibration_labels[detector]
+            )
+        decisions = rejector.decide(self.test[:, :, columns], self.labels[detector])
+        return Answers(decisions.labels, decisions.accepted, decisions.credibility, decisions.confidence)
+
+    def ranked(self, detector: str, trust: Any) -> Answers:
+        """A detector's answers ranked by any number, higher = more trusted."""
+        return Answers(self.labels[detector], np.ones(len(trust), dtype=bool), trust, np.zeros(len(trust)))
+
+    def backtest(self, answers: dict[str, Answers], pos_label: Any = 1, rows: Any = slice(None)) -> Backtest:
+        """The answers as a backtest, of all objects or some."""
+        cut = {
+            name: Answers(a.labels[rows], a.accepted[rows], a.credibility[rows], a.confidence[rows])
+            for name, a in answers.items()
+        }
+        period = np.unique(self.period[rows], return_inverse=True)
+        names = tuple(self.periods[i] for i in period[0])
+        y = self.y[rows]
+        classes = np.unique(np.concatenate([self.classes, np.unique(y)]))
+        return Backtest(names, period[1], np.arange(len(y)), y, cut, classes, pos_label, {})
+
+
+def gather(
+    name: str, seed: int, data: Dataset, split: TimeSplit, measures: dict[str, Any] | None = None
+) -> Evidence:
+    """Evidence about the test objects from models fitted on two thirds of the training rows; kept on disk."""
+    path = CACHE / f"{name}-{seed}.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _compute(path, seed, data, split, parts() if measures is None else measures)
+    with np.load(path, allow_pickle=False) as stored:
+        names, detectors = stored["names"].tolist(), stored["detectors"].tolist()
+        return Evidence(
+            names=names,
+            classes=stored["classes"],
+            calibration=stored["calibration"],
+            calibration_y=stored["calibration_y"],
+            calibration_labels=dict(zip(detectors, stored["calibration_labels"], strict=True)),
+            test=stored["test"],
+            y=stored["y"],
+            labels=dict(zip(detectors, stored["labels"], strict=True)),
+            period=stored["period"],
+            periods=stored["periods"].tolist(),
+            seconds=dict(zip([*names, "fit"], stored["seconds"].tolist(), strict=True)),
+        )
+
+
+def _compute(path: Path, seed: int, data: Dataset, split: TimeSplit, available: dict[str, Any]) -> None:
+    started = time.perf_counter()
+    train, test, periods = split.train, split.test, split.periods
+    fit, calibrate = train_test_split(train, test_size=0.34, stratify=data.y[train], random_state=seed)
+    detector = clone(DETECTORS["LinearSVC"]).fit(data.X[fit], data.y[fit])
+    combined = CombinedMeasure(list(available.values()), random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        combined.fit(detector, data.X[fit], data.y[fit])
+        seconds = [0.0] * len(available) + [time.perf_counter() - started]
+        objects = np.concatenate([calibrate, test])
+        blocks = [objects[i : i + _ROWS] for i in range(0, len(objects), _ROWS)]
+        columns = []
+        for m, part in enumerate(combined.measures_):
+            began = time.perf_counter()
+            columns.append(np.concatenate([part.scores(detector, data.X[rows]) for rows in blocks]))
+            seconds[m] = time.perf_counter() - began
+        fitted = dict(zip(available, combined.measures_, strict=True))
+        labels = np.array(
+            [
+                detector.classes_[
+                    np.concatenate([fitted[d].estimator_.predict(data.X[rows]) for rows in blocks])
+                ]
+                for d in DETECTORS
+                if d in fitted
+            ]
+        )
+    scores, n = np.stack(columns, axis=-1), len(calibrate)
+    np.savez(
+        path,
+        names=list(available),
+        detectors=[d for d in DETECTORS if d in fitted],
+        classes=detector.classes_,
+        calibration=scores[:n],
+        calibration_y=data.y[calibrate],
+        calibration_labels=labels[:, :n],
+        test=scores[n:],
+        y=data.y[test],
+        labels=labels[:, n:],
+        period=periods.codes,
+        periods=periods.labels,
+        seconds=seconds,
+    )
+    sys.stderr.write(
+        f"{path.name}: {time.perf_counter() - started:.0f} s, of which fitting {seconds[-1]:.0f} s\n"
+    )

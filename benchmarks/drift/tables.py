@@ -1,0 +1,36 @@
+"""Results as Markdown."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+AT_15 = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "aurc"}
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def interval(values: list[float]) -> str:
+    """Mean and the half-width of its 95% interval by Student's t."""
+    mean = float(np.mean(values))
+    digits = 4 if mean < 0.1 else 3
+    shown = f"{mean:.{digits}f}".removeprefix("0")
+    if len(values) == 1:
+        return shown
+    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{shown} ± {half:.{digits}f}".replace("± 0", "± ")
+
+
+def intervals(runs: list[dict[str, float]], keys: Iterable[str]) -> list[str]:
+    """One cell per key, over the runs."""
+    return [interval([run[key] for run in runs]) for key in keys]
+
+
+def collect(found: dict[str, list[Any]], results: dict[str, Any]) -> None:
+    """Add each result to the list under its name."""
+    for name, result in results.items():
+        found.setdefault(name, []).append(result)

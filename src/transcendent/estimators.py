@@ -1,0 +1,46 @@
+"""What is done to detectors as scikit-learn objects: looking through pipelines, and seeding."""
+
+from inspect import getattr_static
+from typing import Any
+
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+
+def see_through(estimator: Any) -> tuple[list[Any], Any]:
+    """The transformers before the classifier, and the classifier itself."""
+    if isinstance(estimator, FrozenEstimator):
+        return see_through(estimator.estimator)
+    if hasattr(estimator, "best_estimator_"):
+        return see_through(estimator.best_estimator_)
+    if isinstance(estimator, Pipeline) and _predicts_as_pipelines_do(estimator):
+        steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
+        inner, classifier = see_through(estimator.steps[-1][1])
+        return steps + inner, classifier
+    return [], estimator
+
+
+def transform(transformers: list[Any], X: Any) -> Any:
+    """What the classifier at the end of a pipeline is given."""
+    for transformer in transformers:
+        X = transformer.transform(X)
+    return X
+
+
+def seeded(estimator: Any, seed: int) -> Any:
+    """A clone with every ``random_state`` that is None, also of what it holds, set to the seed."""
+    if not isinstance(estimator, BaseEstimator):
+        return estimator
+    copy = clone(estimator)
+    for name, value in copy.get_params(deep=True).items():
+        if name.split("__")[-1] == "random_state" and value is None:
+            copy.set_params(**{name: seed})
+        elif getattr(value, "shuffle", False) and getattr(value, "random_state", seed) is None:
+            value.random_state = seed  # a splitter, which clone has copied
+    return copy
+
+
+def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
+    """Not so for subclasses with a ``predict`` of their own, such as pipelines that resample."""
+    return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")

@@ -1,0 +1,74 @@
+"""What another model, fitted beside the detector, thinks of the detector's answers."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+
+from transcendent.arrays import FloatArray, chunks, count_rows, encode_labels, take_rows
+from transcendent.estimators import see_through, transform
+from transcendent.leave_one_out.registry import find_shortcut
+from transcendent.measures.auto import resolve_measure
+from transcendent.measures.base import Measure
+
+_BLOCK = 1 << 14
+
+
+class SecondOpinion(Measure):
+    """A measure of another classifier, fitted on the detector's rows and asked about the same objects.
+
+    It sees what the detector's last step sees: of a pipeline, the transformed rows.
+
+    Parameters
+    ----------
+    estimator : classifier
+        What is fitted beside the detector.
+    measure : "auto" or Measure
+        How that classifier is read.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent.measures import Probability, SecondOpinion
+    >>> X, y = [[-2.0], [-1.0], [1.0], [2.0]], ["ham", "ham", "spam", "spam"]
+    >>> svm = LinearSVC().fit(X, y)
+    >>> SecondOpinion(GaussianNB(), Probability()).fit(svm, X, y).scores(svm, [[0.1]]).round(2)
+    array([[-0.23, -0.77]])
+    """
+
+    needs_rows = True
+
+    def __init__(self, estimator: Any, measure: Any = "auto") -> None:
+        self.estimator = estimator
+        self.measure = measure
+
+    def fit(self, estimator: Any, X: Any, y: Any) -> Self:
+        """Fit the other classifier and its measure; its labels are positions in the detector's classes."""
+        codes = encode_labels(y, estimator.classes_, "y")
+        self.estimator_ = clone(self.estimator).fit(X, codes)
+        transformers, classifier = see_through(self.estimator_)
+        self.measure_ = resolve_measure(self.measure, self.estimator_)
+        if self.measure_.needs_rows:
+            self.measure_.fit(classifier, transform(transformers, X), codes)
+        return self
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
+        """Those of the other classifier's measure."""
+        transformers, classifier = see_through(self.estimator_)
+        # In blocks, since its transformers may make sparse rows dense.
+        blocks = (take_rows(X, rows) for rows in chunks(count_rows(X), _BLOCK))
+        return np.concatenate([self.measure_.scores(classifier, transform(transformers, b)) for b in blocks])
+
+    @property
+    def left_out_is_exact(self) -> bool:
+        """Whether the other classifier's shortcut is."""
+        return find_shortcut(self.estimator_, {}).kind == "exact" and self.measure_.left_out_is_exact
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
+        """Those of the other classifier's measure, by that classifier's own shortcut."""
+        codes = encode_labels(y, answers.classes_, "y")
+        transformers, classifier = see_through(self.estimator_)
+        rows = transform(transformers, X)
+        own = find_shortcut(self.estimator_, {}).function(classifier, rows, codes)
+        return self.measure_.left_out_scores(own, rows, codes)

@@ -1,0 +1,343 @@
+"""Several measures together: by the definition, in every evaluator, and as valid as one alone."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from lightgbm import LGBMClassifier
+from scipy.stats import binom
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import LeaveOneOut
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from xgboost import XGBClassifier
+
+from transcendent import CrossConformalEvaluator, InductiveEvaluator, ScoreEvaluator, TransductiveEvaluator
+from transcendent.errors import MeasureError
+from transcendent.evaluators.calibration import Calibration
+from transcendent.measures import (
+    CombinedMeasure,
+    DenseColumns,
+    HiddenLayerSVM,
+    Margin,
+    NeighbourRatio,
+    Probability,
+    SecondOpinion,
+    drift_measure,
+)
+from transcendent.merging import Merging
+
+pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+
+RULES = ("fisher", "geometric", "minimum", "cauchy")
+
+
+def parts():
+    return ["auto", SecondOpinion(GaussianNB()), NeighbourRatio(3)]
+
+
+def data(n_classes=2, n=300):
+    return make_classification(
+        n, 8, n_informative=5, n_redundant=0, n_classes=n_classes, flip_y=0.1, random_state=n_classes
+    )
+
+
+def naive(calibration, scores, merging):
+    """(n, classes) p-values of new objects, straight from the definition, one object at a time."""
+    k, n_parts = scores.shape[1:]
+    actual = calibration.actual
+    counts = np.bincount(actual, minlength=k)
+
+    def part_p(score, c, m, leave_out=None):
+        others = [j for j in np.flatnonzero(actual == c) if j != leave_out]
+        return (sum(calibration.scores[j, c, m] >= score for j in others) + 1) / (counts[c] + 1)
+
+    def merged(object_scores, c, leave_out=None):
+        p = [part_p(object_scores[c, m], c, m, leave_out) for m in range(n_parts)]
+        return float(merging.scores([p])[0])
+
+    own = [merged(calibration.scores[i], actual[i], i) for i in range(len(actual))]
+    out = np.empty(scores.shape[:2])
+    for i, new in enumerate(scores):
+        for c in range(k):
+            bag = [s for s, a in zip(own, actual, strict=True) if merging.bag == "all" or a == c]
+            out[i, c] = np.mean([s >= merged(new, c) for s in bag])
+    return out
+
+
+coarse = arrays(float, (14, 2, 3), elements=st.integers(0, 4).map(float))
+
+
+@settings(max_examples=60)
+@given(coarse, coarse, st.sampled_from(RULES), st.sampled_from(["class", "all"]))
+def test_p_values_follow_the_definition(old, new, rule, bag):
+    calibration = Calibration(
+        classes=np.array([0, 1]),
+        scores=old,
+        actual=np.arange(14) % 2,
+        predicted=np.arange(14) % 3 % 2,
+        merging=Merging(rule, bag=bag),
+    )
+    found = calibration.table.p_values(calibration.merge(new))
+    np.testing.assert_array_equal(found, naive(calibration, new, calibration.merging))
+
+
+@settings(max_examples=60)
+@given(coarse, st.sampled_from(["paper", "plus_one"]))
+def test_calibration_objects_are_left_out_of_a_bag_of_all_classes(old, form):
+    actual = np.arange(14) % 2
+    calibration = Calibration(
+        classes=np.array([0, 1]),
+        scores=old,
+        actual=actual,
+        predicted=actual,
+        form=form,
+        merging=Merging(bag="all"),
+    )
+    merged, plus = calibration.merged, form == "plus_one"
+    own = merged[np.arange(14), actual]
+    for i in range(14):
+        bag = np.delete(own, i)
+        expected = [(np.sum(bag >= merged[i, c]) + plus) / (13 + plus) for c in (0, 1)]
+        np.testing.assert_array_equal(calibration.p_values[i], expected)
+
+
+@settings(max_examples=60)
+@given(
+    arrays(float, (20, 2, 1), elements=st.floats(-5, 5)), arrays(float, (9, 2, 1), elements=st.floats(-5, 5))
+)
+def test_one_part_alone_is_at_most_a_step_of_the_bag_above_itself(old, new):
+    actual = np.arange(20) % 2
+    common = {"classes": np.array([0, 1]), "actual": actual, "predicted": actual}
+    combined = Calibration(scores=old, merging=Merging(), **common)
+    alone = Calibration(scores=old[:, :, 0], **common)
+    step = combined.table.p_values(combined.merge(new)) - alone.table.p_values(new[:, :, 0])
+    ties = 1 + max(np.unique(old[actual == c, c, 0], return_counts=True)[1].max() for c in (0, 1))
+    assert step.min() >= -1e-12
+    assert step.max() <= ties / 10 + 1e-12
+
+
+def test_fisher_and_the_geometric_mean_are_one_rule():
+    X, y = data()
+    by_fisher, by_geometric = (
+        InductiveEvaluator(LinearSVC(), measure=CombinedMeasure(parts(), rule=rule), random_state=0)
+        .fit(X[:200], y[:200])
+        .predict_p(X[200:])
+        for rule in ("fisher", "geometric")
+    )
+    np.testing.assert_allclose(by_fisher, by_geometric, atol=0.011)  # ties may round apart: a step of the bag
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("weights", [None, "learned", [1, 2, 0]])
+@pytest.mark.parametrize("bag", ["class", "all"])
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        InductiveEvaluator(LinearSVC(), random_state=0),
+        CrossConformalEvaluator(LinearSVC(), cv=3, random_state=0, verbose=False),
+        TransductiveEvaluator(LinearSVC(), cv=3, random_state=0, verbose=False),
+        TransductiveEvaluator(LinearSVC(), cv="loo", verbose=False),
+    ],
+    ids=["ICE", "CCE", "approx-TCE", "TCE"],
+)
+def test_every_evaluator_takes_it(evaluator, n_classes, weights, bag):
+    X, y = data(n_classes)
+    measure = CombinedMeasure(parts(), weights=weights, bag=bag)
+    fitted = clone(evaluator).set_params(measure=measure).fit(X[:200], y[:200])
+    decisions = fitted.decide(X[200:])
+    if n_classes == 2 or not isinstance(evaluator, CrossConformalEvaluator):  # whose ties credibility breaks
+        plain = clone(evaluator).fit(X[:200], y[:200])
+        np.testing.assert_array_equal(decisions.labels, plain.predict(X[200:]))
+    right = decisions.labels == y[200:]
+    assert decisions.credibility[right].mean() > decisions.credibility[~right].mean()
+    np.testing.assert_array_equal(fitted.decide(X[200:210]).p_values, decisions.p_values[:10])
+
+
+def test_transduction_is_what_refitting_everything_gives():
+    X, y = data(n=80)
+    measure = CombinedMeasure(
+        ["auto", SecondOpinion(KNeighborsClassifier(3), Probability()), NeighbourRatio(3)]
+    )
+    make = {"measure": measure, "verbose": False}
+    quick = TransductiveEvaluator(GaussianNB(), cv="loo", **make).fit(X, y)
+    slow = TransductiveEvaluator(GaussianNB(), cv=LeaveOneOut(), **make).fit(X, y)
+    assert quick.leave_one_out_ == "exact"
+    np.testing.assert_allclose(quick.calibration_.scores, slow.calibration_.scores, atol=1e-9)
+
+
+def test_transduction_says_that_a_part_is_approximate():
+    X, y = data(n=100)
+    forest = SecondOpinion(RandomForestClassifier(100, random_state=0))
+    tce = TransductiveEvaluator(GaussianNB(), measure=CombinedMeasure(["auto", forest]), cv="loo").fit(X, y)
+    assert tce.leave_one_out_ == "approximate"
+
+
+def test_transduction_refits_where_a_part_has_no_shortcut():
+    X, y = data(n=40)
+    measure = CombinedMeasure(["auto", SecondOpinion(LGBMClassifier(n_estimators=2, verbose=-1, n_jobs=1))])
+    tce = TransductiveEvaluator(GaussianNB(), measure=measure, cv="loo", verbose=False).fit(X, y)
+    assert (tce.leave_one_out_, tce.leave_one_out_reason_) == (
+        "refit",
+        "none is registered for LGBMClassifier",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bag", ["class", "all"])
+@pytest.mark.parametrize("rule", ["fisher", "minimum"])
+def test_p_values_of_the_true_label_are_valid(rule, bag):
+    """Few calibration objects, so that a step of the bag would show; the parts depend on each other."""
+    rng, runs, n = np.random.default_rng(0), 3000, 20
+    p = np.empty((runs, 2))
+    for run in range(runs):
+        common = rng.normal(size=(n + 2, 1, 1))
+        scores = 0.7 * common + rng.normal(size=(n + 2, 2, 3))
+        actual = np.concatenate([np.arange(n) % 2, [0, 1]])
+        calibration = Calibration(
+            classes=np.array([0, 1]),
+            scores=scores[:n],
+            actual=actual[:n],
+            predicted=actual[:n],
+            form="plus_one",
+            merging=Merging(rule, bag=bag),
+        )
+        new = calibration.table.p_values(calibration.merge(scores[n:]), "plus_one")
+        p[run] = new[[0, 1], [0, 1]]
+    for c in (0, 1):
+        for level in (0.05, 0.1, 0.2, 0.5):
+            hits = int(np.sum(p[:, c] <= level))
+            assert binom.sf(hits - 1, runs, level) > 1e-4, (c, level, hits / runs)
+    assert np.mean(p <= 0.5) > 0.3  # valid, and not by calling nothing strange
+
+
+@pytest.mark.slow
+def test_learned_weights_stay_close_to_valid():
+    """They are learned from the objects that calibrate, so that no proof holds; with 200 nothing shows."""
+    rng, runs, n = np.random.default_rng(1), 600, 200
+    p = []
+    for _ in range(runs):
+        y = rng.integers(0, 2, n + 1)
+        scores = rng.normal(size=(n + 1, 2, 3))
+        scores[np.arange(n + 1), 1 - y] += 1.0
+        predicted = np.argmin(scores.sum(axis=2), axis=1)
+        evaluator = ScoreEvaluator(weights="learned", p_value="plus_one").fit(
+            scores[:n], y[:n], predicted[:n]
+        )
+        p.append(evaluator.predict_p(scores[n:])[0, y[n]])
+    for level in (0.05, 0.1, 0.2, 0.5):
+        assert binom.sf(int(np.sum(np.array(p) <= level)) - 1, runs, level) > 1e-4
+
+
+def test_scores_alone_can_be_combined():
+    X, y = data(n=600)
+    measure = CombinedMeasure(parts(), weights="learned", bag="all")
+    ice = InductiveEvaluator(LinearSVC(), measure=measure, random_state=0).fit(X[:300], y[:300])
+    calibration, detector = ice.calibration_, ice.detectors_[0].detector
+    codes, scores = detector.answer(X[300:])
+    alone = ScoreEvaluator(weights="learned", bag="all").fit(
+        calibration.scores, ice.classes_[calibration.actual], ice.classes_[calibration.predicted]
+    )
+    expected, found = ice.decide(X[300:]), alone.decide(scores, ice.classes_[codes])
+    np.testing.assert_array_equal(found.p_values, expected.p_values)
+    np.testing.assert_array_equal(found.accepted, expected.accepted)
+    with pytest.raises(ValueError, match=r"\(objects, classes, parts\) = \(300, 2, 3\)"):
+        alone.decide(scores[:, :, :2], ice.classes_[codes])
+
+
+def test_a_vendors_model_needs_no_training_rows_for_parts_that_learn_nothing():
+    X, y = data()
+    svm = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    ice = InductiveEvaluator(svm, measure=CombinedMeasure([Margin(), Probability()])).fit(X[100:], y[100:])
+    assert len(ice.calibration_.scores) == 200
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "other",
+    [
+        GaussianNB(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1, random_state=0),
+        XGBClassifier(n_estimators=5, n_jobs=1, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_second_opinion_is_the_others_measure(other, n_classes):
+    """Also with labels that are text and a detector whose classes are in another order."""
+    X, y = data(n_classes)
+    names = np.array(["spam", "ham", "eggs"])[y]
+    svm = LinearSVC().fit(X, names)
+    scores = SecondOpinion(other, Probability()).fit(svm, X, names).scores(svm, X)
+    p = clone(other).fit(X, np.searchsorted(svm.classes_, names)).predict_proba(X)
+    np.testing.assert_allclose(scores, -p, atol=1e-6)
+
+
+class TestPreset:
+    def test_judges_any_detector_from_sparse_rows(self):
+        X, y = data()
+        rows = sp.csr_matrix(np.where(np.abs(X) > 1, X, 0))
+        ice = InductiveEvaluator(LinearSVC(), measure=drift_measure(random_state=0), random_state=0)
+        first = ice.fit(rows[:200], y[:200]).decide(rows[200:])
+        again = clone(ice).fit(rows[:200], y[:200]).decide(rows[200:])
+        np.testing.assert_array_equal(first.p_values, again.p_values)
+
+    def test_judges_text(self):
+        words = [f"w{i % 7} w{i % 5} {'good' if i % 2 else 'bad'}" for i in range(120)]
+        y = np.arange(120) % 2
+        detector = make_pipeline(TfidfVectorizer(), LinearSVC())
+        ice = InductiveEvaluator(detector, measure=drift_measure(random_state=0), random_state=0)
+        assert ice.fit(words, y).predict(words).tolist() == y.tolist()
+
+    def test_takes_the_most_telling_of_a_million_columns(self):
+        rng = np.random.default_rng(0)
+        X = sp.random(300, 1_000_000, density=1e-5, format="csr", random_state=0)
+        y = rng.integers(0, 2, 300)
+        telling = sp.csr_matrix((np.ones(300), (np.arange(300), np.where(y == 1, 999_998, 999_999))), X.shape)
+        dense = DenseColumns(100).fit(X + telling, y)
+        assert dense.transform(X + telling).shape == (300, 100)
+        assert set(dense.columns_[-2:]) == {999_998, 999_999}
+
+    def test_has_room_for_missing_values(self):
+        X, y = data()
+        holes = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
+        detector = LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1)
+        ice = InductiveEvaluator(detector, measure=drift_measure(random_state=0), random_state=0)
+        assert not np.isnan(ice.fit(holes, y).predict_p(holes)).any()
+
+
+@pytest.mark.parametrize(
+    ("measure", "error", "message"),
+    [
+        (CombinedMeasure([]), MeasureError, "needs parts"),
+        (CombinedMeasure([CombinedMeasure([Margin()])]), MeasureError, "none of them a combined measure"),
+        (
+            CombinedMeasure([Margin(), NeighbourRatio()], weights=[1, 2, 3]),
+            ValueError,
+            "3 weights for 2 measures",
+        ),
+        (CombinedMeasure([Margin(), NeighbourRatio()], rule="sum"), ValueError, "rule must be one of"),
+        (CombinedMeasure([Margin(), HiddenLayerSVM()]), MeasureError, "LinearSVC"),
+        (
+            CombinedMeasure([Margin(), lambda model, X: np.zeros(3)]),
+            MeasureError,
+            "CallableMeasure gave scores",
+        ),
+        (CombinedMeasure([Margin(), 3]), MeasureError, "measure must be"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(measure, error, message):
+    X, y = data()
+    with pytest.raises(error, match=message):
+        InductiveEvaluator(LinearSVC(), measure=measure).fit(X, y)
