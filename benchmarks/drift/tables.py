@@ -16,6 +16,8 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def interval(values: list[float]) -> str:
     """Mean and the half-width of its 95% interval by Student's t."""
+    if np.isnan(values).any():
+        return "undefined"
     mean = float(np.mean(values))
     digits = 4 if mean < 0.1 else 3
     shown = f"{mean:.{digits}f}".removeprefix("0")
