@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = [
     "transcendent",
     "transcendent.measures",
+    "transcendent.sketches",
     "transcendent.leave_one_out",
     "transcendent.thresholds",
     "transcendent.evaluators",
@@ -27,10 +28,12 @@ PUBLIC = [
     "transcendent.plots",
     "transcendent.artifacts",
     "transcendent.report",
+    "transcendent.batch",
 ]
 CORE_ALONE = """
 import sys
-extras = "pandas polars pyarrow matplotlib lightgbm xgboost dask skops cryptography jinja2 mlflow typer rich"
+extras = "pandas polars pyarrow matplotlib lightgbm xgboost dask skops cryptography jinja2 mlflow typer rich "
+extras += "datasketches"
 sys.modules.update(dict.fromkeys(extras.split()))
 """
 

@@ -1,3 +1,7 @@
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -78,6 +82,16 @@ def test_chunks_do_not_change_anything(monkeypatch):
         assert p_values(scores, bag, form=form, random_state=1).tolist() == expected.tolist()
 
 
+def test_nor_do_the_longer_ones_of_large_bags(monkeypatch):
+    rng = np.random.default_rng(0)
+    scores, bag = rng.normal(size=1000), rng.normal(size=3000)
+    whole = p_values(scores, bag)
+    monkeypatch.setattr(pvalues, "_CHUNK", 1)
+    for most in (17, 1 << 20):
+        monkeypatch.setattr(pvalues, "_ROWS", most)
+        assert p_values(scores, bag).tolist() == whole.tolist()
+
+
 def test_float64_makes_no_false_ties():
     a = 1.0 + np.arange(1000) * 2.0**-50
     assert len(np.unique(a.astype(np.float32))) == 1
@@ -115,6 +129,18 @@ def test_empty_and_misshapen_input_is_refused():
         p_values([[1.0]], [1.0])
     with pytest.raises(ValueError, match="forms"):
         p_values([1.0], [1.0], form="exact")
+
+
+@given(
+    hnp.arrays(float, st.tuples(st.integers(3, 40), st.just(3)), elements=few_values | any_values),
+    st.integers(1, 9),
+)
+def test_a_table_in_a_folder_is_the_table_in_memory(scores, rows):
+    codes, classes = np.arange(len(scores)) % 3, np.arange(3)
+    with TemporaryDirectory() as folder, patch.object(pvalues, "_ROWS", rows):
+        ours = ScoreTable.in_folder(scores, codes, classes, Path(folder))
+        plain = ScoreTable.of(scores, codes, classes)
+        assert [bag.tolist() for bag in ours.bags] == [bag.tolist() for bag in plain.bags]
 
 
 def test_a_class_without_scores_is_named():

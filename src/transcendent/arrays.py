@@ -14,6 +14,8 @@ IntArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
 
+_CHUNK = 1 << 22
+
 
 def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
     """``values`` as float64, refused if NaN, infinite, empty or of another number of dimensions."""
@@ -40,6 +42,21 @@ def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
         strangers = np.unique(array[unknown])[:5].tolist()
         raise ValueError(f"{name} has labels outside the classes {abbreviate(classes)}: {strangers}.")
     return codes
+
+
+def distinct(labels: AnyArray) -> AnyArray:
+    """The labels that occur, in order; chunked, since sorting takes a copy."""
+    return np.unique(
+        np.concatenate([labels[:0], *(np.unique(labels[rows]) for rows in chunks(len(labels), _CHUNK))])
+    )
+
+
+def count_codes(codes: AnyArray, n_classes: int) -> IntArray:
+    """How often each of 0, 1, … occurs; chunked, since counting small integers takes a wide copy."""
+    counts: IntArray = np.zeros(n_classes, dtype=np.intp)
+    for rows in chunks(len(codes), _CHUNK):
+        counts += np.bincount(codes[rows], minlength=n_classes)
+    return counts
 
 
 def abbreviate(classes: AnyArray) -> str:

@@ -28,6 +28,14 @@ class MissingExtraError(TranscendentError, ImportError):
     """An optional dependency is needed; the message has the line that installs it."""
 
 
+class BatchError(TranscendentError):
+    """A table was not decided to its end; the message says why, and what to do."""
+
+
+class WorkerDiedError(TranscendentError, RuntimeError):
+    """Processes that did the work were killed again and again."""
+
+
 class ArtifactError(TranscendentError, ValueError):
     """A file is no artifact to be believed, or a rejector cannot be saved as one; the message says why."""
 

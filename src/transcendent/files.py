@@ -2,7 +2,13 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -18,6 +24,27 @@ def write_whole(path: Path, content: bytes) -> None:
         os.replace(aside, path)
     finally:
         Path(aside).unlink(missing_ok=True)
+
+
+@contextmanager
+def new_npy(path: Path, dtype: npt.DTypeLike, size: int) -> Iterator[npt.NDArray[Any]]:
+    """A memory-mapped array to fill, which is at ``path`` once it is filled and not before."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        array = np.lib.format.open_memmap(aside, "w+", dtype, (size,))
+        _reserve(aside)
+        yield array
+        array.flush()
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _reserve(path: Path) -> None:
+    """Take the space on the disk now: writing to a memory map without it would end the process."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _umask() -> int:

@@ -12,18 +12,24 @@ strange as the object's own score for y. Three forms of it are offered:
     under exchangeability.
 """
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
+from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks, count_codes
 from transcendent.errors import CalibrationError
+from transcendent.files import new_npy
+from transcendent.parallel import run
 
 Form = Literal["paper", "plus_one", "smoothed"]
 
 _CHUNK = 1 << 16
+_ROWS = 1 << 20
 
 
 def p_values(
@@ -71,17 +77,30 @@ class ScoreTable:
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray, *, pooled: bool = False) -> Self:
         """Sort the scores of each class; ``codes`` are the true labels as positions in ``classes``."""
+        _check_every_class(classes, count_codes(codes, len(classes)))
         bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
-        empty = [c for c, bag in zip(classes.tolist(), bags, strict=True) if len(bag) == 0]
-        if empty:
-            raise CalibrationError(
-                f"no calibration object has the label {empty[0]!r}, so it has no p-values "
-                f"(classes without calibration objects: {empty[:10]}). "
-                "Give calibration data that holds every class the detector can answer with."
-            )
         if pooled:
             bags = (np.sort(np.concatenate(bags)),) * len(classes)
         return cls(classes, bags, pooled)
+
+    @classmethod
+    def in_folder(cls, scores: AnyArray, codes: IntArray, classes: AnyArray, folder: Path) -> Self:
+        """The same table with its bags in ``bag-0.npy``, ``bag-1.npy``, … of a folder, memory-mapped.
+
+        Scores, which may be memory-mapped too, are read in chunks and refused if NaN or infinite.
+        """
+        counts = count_codes(codes, len(classes))
+        _check_every_class(classes, counts)
+        paths = [folder / f"bag-{c}.npy" for c in range(len(classes))]
+        with ExitStack() as files:
+            bags = [
+                files.enter_context(new_npy(path, np.float64, size))
+                for path, size in zip(paths, counts.tolist(), strict=True)
+            ]
+            _scatter(scores, codes, bags)
+            # In place, each read and written in order from both ends: no memory beside the mapped file.
+            run(np.ndarray.sort, ((bag,) for bag in bags), total=len(bags), shared_memory=True)
+        return cls(classes, tuple(np.load(path, mmap_mode="r") for path in paths))
 
     @property
     def counts(self) -> IntArray:
@@ -153,13 +172,34 @@ def check_form(form: str) -> None:
         raise ValueError(f"p-values come in the forms {get_args(Form)}, not {form!r}.")
 
 
+def _check_every_class(classes: AnyArray, counts: IntArray) -> None:
+    empty = classes[counts == 0].tolist()
+    if empty:
+        raise CalibrationError(
+            f"no calibration object has the label {empty[0]!r}, so it has no p-values "
+            f"(classes without calibration objects: {empty[:10]}). "
+            "Give calibration data that holds every class the detector can answer with."
+        )
+
+
+def _scatter(scores: AnyArray, codes: IntArray, bags: Sequence[FloatArray]) -> None:
+    """Write each object's score for its own class into the bag of that class."""
+    filled = [0] * len(bags)
+    for rows in chunks(len(codes), _ROWS):
+        part, own = as_finite(scores[rows], "scores", ndim=2), codes[rows]
+        for c, bag in enumerate(bags):
+            members = part[own == c, c]
+            bag[filled[c] : filled[c] + len(members)] = members
+            filled[c] += len(members)
+
+
 def _p_values_of_class(
     queries: FloatArray, bag: FloatArray, form: Form, uniforms: FloatArray | None
 ) -> FloatArray:
     """Chunked, so that the temporaries stay small however many objects are judged."""
     n = len(bag)
     out = np.empty(len(queries))
-    for rows in chunks(len(queries), _CHUNK):
+    for rows in chunks(len(queries), max(_CHUNK, min(n // 64, _ROWS))):
         # Sorted queries walk through the bag in order: several times faster than jumping about in it.
         order = np.argsort(queries[rows])
         ordered = queries[rows][order]

@@ -280,6 +280,94 @@ class TestDecide:
         assert "2,400 objects" in run("decide", "m.transcendent", "mail.csv", cwd=tmp_path).stdout
 
 
+class TestDecideInParts:
+    @pytest.fixture
+    def table(self, folder, tmp_path):
+        (tmp_path / "table").mkdir()
+        frame = pd.read_parquet(folder / "objects.parquet")
+        for i in range(3):
+            frame[i * 800 : (i + 1) * 800].to_parquet(tmp_path / "table" / f"{i}.parquet")
+        return tmp_path / "table"
+
+    def check(self, folder, out):
+        frame = pd.read_parquet(folder / "objects.parquet")
+        expected = load(folder / "ice.transcendent").decide(frame[[c for c in frame if c.startswith("f")]])
+        found = pd.read_parquet(out).set_index("id").loc[frame["name"]]
+        assert len(pd.read_parquet(out)) == len(frame)
+        np.testing.assert_array_equal(found["accepted"], expected.accepted)
+        np.testing.assert_array_equal(found["label"], expected.labels)
+
+    def test_a_folder(self, folder, table, tmp_path):
+        done = run("decide", folder / "ice.transcendent", "table", "-o", "out", "--p-values", cwd=tmp_path)
+        assert "2,400 rows: " in done.stdout
+        assert "written to out" in done.stdout
+        self.check(folder, tmp_path / "out")
+        assert "p_value[good]" in pd.read_parquet(tmp_path / "out").columns
+        said = run(
+            "decide", folder / "ice.transcendent", "table", "-o", "out", "--p-values", "--json", cwd=tmp_path
+        )
+        assert json.loads(said.stdout)["skipped"] == 2400
+
+    def test_a_dask_cluster(self, folder, table, tmp_path, client):
+        address = client.scheduler.address
+        given = ("decide", folder / "ice.transcendent", "table", "-o", "out", "--scheduler", address)
+        run(*given, cwd=tmp_path)
+        self.check(folder, tmp_path / "out")
+
+    def test_named_columns_and_one_file(self, folder, tmp_path):
+        names = [f"--features=f{i}" for i in range(10)]
+        given = ("decide", "ice.transcendent", "objects.parquet", "-w", "1", "--id", "name", *names)
+        run(*given, "-o", tmp_path / "out", cwd=folder)
+        self.check(folder, tmp_path / "out")
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "said"),
+        [
+            (["table"], 2, "needs --out FOLDER"),
+            (["table", "-o", "d.parquet"], 2, "needs --out FOLDER"),
+            (["table", "-o", "out", "-w", "2", "--scheduler", "tcp://x:1"], 2, "give one of them"),
+            (["table/0.parquet", "--p-values"], 2, "go with --workers, --scheduler or a folder"),
+            (["nothing.parquet"], 2, "there is no file nothing.parquet"),
+            (["table", "-o", "out", "--scheduler", "tcp://127.0.0.1:1"], 10, "there is no Dask scheduler"),
+            (["table", "-o", "out", "--id", "sha"], 4, "no column 'sha'"),
+            (["s3", "-o", "out", "-w", "1"], 10, "does not exist"),
+        ],
+    )
+    def test_mistakes(self, folder, table, tmp_path, arguments, code, said):
+        env = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
+        done = run("decide", folder / "ice.transcendent", *arguments, cwd=tmp_path, code=code, env=env)
+        assert said in done.stderr
+
+    def test_a_full_disk_and_on_from_there(self, folder, table, full_disk):
+        given = ("decide", folder / "ice.transcendent", table, "-w", "1", "-o", full_disk / "out")
+        done = run(*given, cwd=folder, code=10)
+        assert "No space left on device" in done.stderr
+        assert "the same call goes on from there" in done.stderr
+        assert not list(full_disk.rglob("*.aside"))
+        subprocess.run(["mount", "-o", "remount,size=1m", full_disk], check=True)
+        run(*given, cwd=folder)
+        self.check(folder, full_disk / "out")
+        shutil.rmtree(full_disk / "out")
+        subprocess.run(["mount", "-o", "remount,size=16k", full_disk], check=True)
+
+    def test_ctrl_c_and_on_from_there(self, folder, table, tmp_path):
+        frame = pd.read_parquet(folder / "objects.parquet")
+        for i in range(60):
+            frame.to_parquet(table / f"more-{i}.parquet")
+        command = [COMMAND, "decide", folder / "ice.transcendent", "table", "-o", "out", "-w", "2"]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        while process.poll() is None and not list(tmp_path.glob("out/*.parquet")):
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "the same command goes on from there" in said
+        done = json.loads(run(*command[1:], "--json", cwd=tmp_path).stdout)
+        assert 0 < done["skipped"] < done["rows"] == 61 * 2400
+
+
 class TestArtifacts:
     def test_info(self, folder):
         said = run("info", "ice.transcendent", cwd=folder).stdout

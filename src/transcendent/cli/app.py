@@ -113,33 +113,68 @@ def fit(
 @command
 def decide(
     artifact: ArtifactFile,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", **_FILE, help="Objects: Parquet, CSV, npz or libsvm.")
+    objects: Annotated[
+        str,
+        typer.Argument(
+            metavar="OBJECTS", help="A file (Parquet, CSV, npz or libsvm), or a folder of Parquet files."
+        ),
     ],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--out", "-o", help="Decisions to write: .parquet, .csv, or - for CSV on standard output."
+            "--out",
+            "-o",
+            help="Decisions to write: .parquet, .csv, - for CSV on standard output; a folder, if in parts.",
         ),
     ] = None,
     identifier: Annotated[str | None, typer.Option("--id", help="The column that names objects.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", "-w", min=1, help="In parts, by so many processes; of a folder, all cores."
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="In parts, on a Dask cluster: tcp://host:8786.")
+    ] = None,
+    features: Annotated[
+        list[str] | None,
+        typer.Option(help="In parts: a column with a feature, repeatable, or the one with whole rows."),
+    ] = None,
+    values: Annotated[
+        str | None, typer.Option(help="In parts: the column with the values of sparse rows.")
+    ] = None,
+    p_values: Annotated[
+        bool, typer.Option("--p-values", help="In parts: write a p-value per class, too.")
+    ] = False,
     trust: Trust = None,
     public_key: PublicKey = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Accept or reject answers about new objects."""
-    from transcendent.cli.deciding import check_output, decide_file, summarise, write_decisions
+    """Accept or reject answers about new objects.
+
+    A file is decided in memory and at once. A folder of Parquet files, or a file with --workers or
+    --scheduler, is decided in parts, whatever its size; an interrupted run goes on where it was.
+    """
+    from transcendent.cli import deciding
 
     console.silence(quiet)
-    check_output(out)
-    decisions, ids = decide_file(artifact, file, identifier, trust or [], public_key)
-    if out is not None:
-        with console.writing(out):
-            write_decisions(decisions, ids, out)
-    if out is None or str(out) != "-":
+    in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values)
+    if in_parts.asked_for(objects):
+        decided = in_parts.decide(artifact, objects, identifier, trust or [], public_key)
+        console.show(f"{decided!r}\n\nwritten to {out}", decided.to_dict(), as_json)
+        return
+    file = deciding.existing_file(objects)
+    place = None if out is None else Path(out)
+    deciding.check_output(place)
+    decisions, ids = deciding.decide_file(artifact, file, identifier, trust or [], public_key)
+    if place is not None:
+        with console.writing(place):
+            deciding.write_decisions(decisions, ids, place)
+    if out != "-":
         written = f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps the decisions"
-        console.show(f"{decisions!r}{written}", summarise(decisions), as_json)
+        console.show(f"{decisions!r}{written}", deciding.summarise(decisions), as_json)
 
 
 @command

@@ -24,6 +24,7 @@ EXIT_CODES = {
     7: "something cannot be written: folder read-only, disk full",
     8: "an optional dependency is missing",
     9: "the split has a bias that results must not rest on",
+    10: "a table is not decided to its end; the same command goes on",
     130: "interrupted",
     141: "whoever read the output has gone",
 }
@@ -85,6 +86,7 @@ def _code(error: Exception) -> int:
         OutputError: 7,
         errors.MissingExtraError: 8,
         errors.TemporalBiasError: 9,
+        errors.BatchError: 10,
     }
     return next((code for kind, code in kinds.items() if isinstance(error, kind)), 4)
 

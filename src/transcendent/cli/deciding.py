@@ -3,18 +3,91 @@
 import io
 import sys
 import warnings
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from transcendent.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact, save
+from transcendent.batch import TableDecisions, decide_table
+from transcendent.cli.console import InterruptedRunError, writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector
+from transcendent.errors import BatchError
 from transcendent.extras import extra
 from transcendent.files import write_whole
+
+
+@dataclass(frozen=True)
+class InParts:
+    """What only a table that is decided in parts can be asked for."""
+
+    out: str | None
+    workers: int | None
+    scheduler: str | None
+    features: list[str]
+    values: str | None
+    p_values: bool
+
+    def asked_for(self, objects: str) -> bool:
+        """Whether these objects are to be decided so."""
+        if self.workers is not None and self.scheduler is not None:
+            raise UsageError("--workers are of this machine, --scheduler is of another: give one of them.")
+        parts = bool(self.workers or self.scheduler or "://" in objects or Path(objects).is_dir())
+        if parts and (self.out is None or self.out == "-" or self.out.endswith((".parquet", ".csv"))):
+            raise UsageError(
+                "a table that is decided in parts needs --out FOLDER, to which they are written."
+            )
+        if not parts and (self.features or self.values or self.p_values):
+            raise UsageError(
+                "--features, --values and --p-values go with --workers, --scheduler or a folder."
+            )
+        return parts
+
+    def decide(
+        self, artifact: Path, table: str, identifier: str | None, trusted: list[str], public_key: Path | None
+    ) -> TableDecisions:
+        """Decide, and write to the folder."""
+        single = len(self.features) == 1 and self.features[0]
+        try:
+            with self._client() as client, writing(self.out):
+                return decide_table(
+                    artifact,
+                    table,
+                    self.out,
+                    features=single or self.features or None,
+                    values=self.values,
+                    identifier=identifier,
+                    p_values=self.p_values,
+                    n_jobs=None if client else self.workers or -1,
+                    client=client,
+                    trusted=trusted,
+                    public_key=public_key,
+                )
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                f"interrupted. What is done is kept in {self.out}; the same command goes on from there."
+            ) from None
+
+    def _client(self) -> AbstractContextManager[Any]:
+        if self.scheduler is None:
+            return nullcontext()
+        try:
+            client: AbstractContextManager[Any] = extra("distributed", "dask").Client(self.scheduler)
+        except (OSError, ValueError) as error:
+            raise BatchError(f"there is no Dask scheduler at {self.scheduler}: {error}") from None
+        return client
+
+
+def existing_file(name: str) -> Path:
+    """The path, if it is that of a file."""
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(f"there is no file {name}.")
+    return path
 
 
 def decide_file(

@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_codes
 from transcendent.errors import CalibrationWarning
 from transcendent.merging import Merging
 from transcendent.pvalues import Form, ScoreTable, check_form, credibility_and_confidence, draw_uniforms
@@ -88,10 +88,19 @@ class Calibration:
         check_form(self.form)
         check_calibration_label(self.label)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest: used or not, it is pickled and hashed as the same."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     @property
     def counts(self) -> IntArray:
         """How many calibration objects each class has."""
-        return np.bincount(self.actual, minlength=len(self.classes))
+        return count_codes(self.actual, len(self.classes))
+
+    @property
+    def answer_counts(self) -> IntArray:
+        """How many calibration objects each class was the answer for."""
+        return count_codes(self.predicted, len(self.classes))
 
     def merge(self, scores: FloatArray) -> FloatArray:
         """(n, classes) scores of new objects, from the (n, classes, parts) ones of a combined measure."""
@@ -152,12 +161,16 @@ class Calibration:
     def search(self, search: Search) -> SearchResult:
         """Thresholds from these objects."""
         credibility, confidence = self.credibility_and_confidence()
-        return search.find(
-            self.classes[self.actual],
-            self.classes[self.predicted],
-            credibility,
-            confidence,
-            classes=self.classes,
+        return search.find_coded(self.actual, self.predicted, credibility, confidence, classes=self.classes)
+
+    def reversed_columns(self) -> BoolArray:
+        """Of each class, whether its own members look the stranger ones."""
+        scores, actual = self.merged, self.actual
+        return np.array(
+            [
+                np.median(scores[actual == c, c]) > np.median(scores[actual != c, c])
+                for c in range(len(self.classes))
+            ]
         )
 
     def alpha_assessment(self, *, label_conditional: bool = True) -> AlphaAssessment:
@@ -229,8 +242,8 @@ def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> N
             CalibrationWarning,
             stacklevel=stacklevel,
         )
-    predicted = np.min([np.bincount(c.predicted, minlength=len(classes)) for c in calibrations], axis=0)
-    never = classes[predicted == 0].tolist()
+    answers = np.min([calibration.answer_counts for calibration in calibrations], axis=0)
+    never = classes[answers == 0].tolist()
     if never:
         names = ", ".join(map(repr, never[:5])) + (" …" if len(never) > 5 else "")
         whose = " of some fold" if len(calibrations) > 1 else ""

@@ -10,7 +10,7 @@ from transcendent import parallel
 from transcendent.arrays import FloatArray, IntArray, take_rows
 from transcendent.decisions import Decisions
 from transcendent.evaluators.base import Detector, FoldedEvaluator, Training
-from transcendent.evaluators.splits import check_every_fold_can_calibrate, folds
+from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
 
 
 class CrossConformalEvaluator(FoldedEvaluator):
@@ -61,7 +61,8 @@ class CrossConformalEvaluator(FoldedEvaluator):
         check_every_fold_can_calibrate(splits, codes, self.classes_)
         fitted = parallel.run(
             _fit_fold,
-            ((training, train, test) for train, test in splits),
+            ((i,) for i in range(len(splits))),
+            shared=(training, splits),
             total=len(splits),
             n_jobs=self.n_jobs,
             label="fitting folds",
@@ -100,7 +101,8 @@ class CrossConformalEvaluator(FoldedEvaluator):
 
 
 def _fit_fold(
-    training: Training, train: IntArray, test: IntArray
+    training: Training, splits: list[Split], i: int
 ) -> tuple[Detector, IntArray, FloatArray, IntArray]:
+    train, test = splits[i]
     detector = training.fit(train)
     return detector, *detector.answer(take_rows(training.X, test)), test

@@ -1,6 +1,8 @@
 """For people who only have scores, labels and predictions: a vendor's black box."""
 
 import warnings
+from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import FloatArray, abbreviate, as_finite, encode_labels
+from transcendent.arrays import AnyArray, FloatArray, abbreviate, as_finite, distinct, encode_labels
 from transcendent.decisions import Decisions
 from transcendent.errors import CalibrationWarning
 from transcendent.evaluators.calibration import (
@@ -18,6 +20,7 @@ from transcendent.evaluators.calibration import (
     resolve_search,
     warn_if_coarse,
 )
+from transcendent.evaluators.in_folder import CalibrationInFolder, store_codes
 from transcendent.merging import Bag, Merging, Rule
 from transcendent.pvalues import Form, draw_uniforms
 
@@ -69,7 +72,9 @@ class ScoreEvaluator(BaseEstimator):
         self.weights = weights
         self.bag = bag
 
-    def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
+    def fit(
+        self, scores: Any, y: Any, labels: Any, *, classes: Any = None, folder: str | Path | None = None
+    ) -> Self:
         """Calibrate on objects the detector was not trained on.
 
         Parameters
@@ -82,6 +87,12 @@ class ScoreEvaluator(BaseEstimator):
             The detector's answers.
         classes : array or None
             The label of each column of ``scores``; by default the sorted labels of ``y``.
+        folder : path or None
+            For more objects than fit in memory: arguments may be memory-mapped, they are read in chunks, and
+            what is kept of them is memory-mapped files in this folder. The numbers are the same.
+            Thresholds take memory in proportion to the incorrect answers if searched by `ExactSearch` with
+            metrics of kept objects and limits on rejection; anything else loads all values.
+            ``joblib.parallel_config("threading", n_jobs=...)`` around the call spreads the work over threads.
         """
         for name in ("calibration_", "result_"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
@@ -90,23 +101,25 @@ class ScoreEvaluator(BaseEstimator):
             raise ValueError(
                 f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
             )
-        self.classes_ = np.unique(y) if classes is None else column_or_1d(classes)
+        self.classes_ = distinct(y) if classes is None else column_or_1d(classes)
         if len(np.unique(self.classes_)) != len(self.classes_) or len(self.classes_) < 2:
             raise ValueError(f"at least two distinct classes are needed, not {abbreviate(self.classes_)}.")
         n_parts = np.shape(scores)[2] if np.ndim(scores) == 3 else None
         merging = Merging(self.rule, self.weights, self.bag)
         if n_parts is not None:
             merging.check_parts(n_parts)
-        self.calibration_ = Calibration(
-            classes=self.classes_,
-            scores=self._check_scores(scores, len(y), n_parts),
-            actual=encode_labels(y, self.classes_, "y"),
-            predicted=encode_labels(labels, self.classes_, "labels"),
-            form=self.p_value,
-            label=self.calibration_label,
-            random_state=self.random_state,
-            merging=None if n_parts is None else merging,
-        )
+        settings = {"form": self.p_value, "label": self.calibration_label, "random_state": self.random_state}
+        if folder is None:
+            self.calibration_ = Calibration(
+                classes=self.classes_,
+                scores=self._check_scores(scores, len(y), n_parts),
+                actual=encode_labels(y, self.classes_, "y"),
+                predicted=encode_labels(labels, self.classes_, "labels"),
+                merging=None if n_parts is None else merging,
+                **settings,
+            )
+        else:
+            self.calibration_ = self._calibrate_in(Path(folder), scores, y, labels, settings)
         self.rethreshold(self.search)
         warn_if_coarse([self.calibration_], stacklevel=3)
         self._warn_if_reversed()
@@ -147,14 +160,29 @@ class ScoreEvaluator(BaseEstimator):
         self.result_ = self.calibration_.search(self.search_)
         return self
 
+    def _calibrate_in(
+        self, folder: Path, scores: Any, y: AnyArray, labels: AnyArray, settings: dict[str, Any]
+    ) -> Calibration:
+        scores = np.asarray(scores)
+        self._check_shape(scores, [len(y), len(self.classes_)], "objects, classes")
+        if self.p_value == "smoothed" and not isinstance(self.random_state, Integral):
+            raise ValueError(
+                "smoothed p-values in a folder are to be drawn the same again: give an integer random_state, "
+                f"not {self.random_state!r}."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        return CalibrationInFolder(
+            classes=self.classes_,
+            scores=scores,
+            actual=store_codes(folder / "actual.npy", y, self.classes_, "y"),
+            predicted=store_codes(folder / "predicted.npy", labels, self.classes_, "labels"),
+            folder=folder,
+            **settings,
+        )
+
     def _warn_if_reversed(self) -> None:
         """Columns have no common scale: each is asked whether its own members look the stranger ones."""
-        scores, actual = self.calibration_.merged, self.calibration_.actual
-        reversed_columns = [
-            np.median(scores[actual == c, c]) > np.median(scores[actual != c, c])
-            for c in range(len(self.classes_))
-        ]
-        if np.mean(reversed_columns) > 0.5:
+        if np.mean(self.calibration_.reversed_columns()) > 0.5:
             warnings.warn(
                 "objects look stranger for their own class than others do. Scores are higher = stranger: "
                 "from probabilities pass -p.",
@@ -172,6 +200,10 @@ class ScoreEvaluator(BaseEstimator):
         if n_parts is not None:
             shape, axes = [*shape, n_parts], axes + ", parts"
         checked = as_finite(scores, "scores", ndim=len(shape))
-        if list(checked.shape) != shape:
-            raise ValueError(f"scores must be ({axes}) = {tuple(shape)}, got {checked.shape}.")
+        self._check_shape(checked, shape, axes)
         return checked
+
+    @staticmethod
+    def _check_shape(scores: AnyArray, shape: list[int], axes: str) -> None:
+        if list(scores.shape) != shape:
+            raise ValueError(f"scores must be ({axes}) = {tuple(shape)}, got {scores.shape}.")

@@ -113,7 +113,8 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
         size = 25 if total > 100 else 1
         parts = parallel.run(
             _score_left_out,
-            ((training, batch) for batch in _batches(splits, size)),
+            ((batch,) for batch in _batches(splits, size)),
+            shared=(training,),
             total=-(-total // size),
             n_jobs=self.n_jobs,
             label="scoring left-out rows",

@@ -121,7 +121,8 @@ def backtest(
     run = _Run(X, labels, split, chronological, retrain, random_state, checkpoints, verbose and alone)
     outcomes = parallel.run(
         _run_rejector,
-        ((run, name, rejector) for name, rejector in named.items()),
+        named.items(),
+        shared=(run,),
         total=len(named),
         n_jobs=n_jobs,
         label="backtest",

@@ -171,11 +171,17 @@ class Search(BaseEstimator, ABC):
         classes : array or None
             All labels there are, in order; by default those that occur.
         """
+        classes = np.unique(np.concatenate([y, labels])) if classes is None else np.asarray(classes)
+        actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
+        return self.find_coded(actual, predicted, credibility, confidence, classes=classes)
+
+    def find_coded(
+        self, actual: IntArray, predicted: IntArray, credibility: Any, confidence: Any, *, classes: AnyArray
+    ) -> SearchResult:
+        """`find`, of labels as positions in ``classes``, which may be memory-mapped as the values may."""
         if self.on not in get_args(On):
             raise ValueError(f"on must be one of {get_args(On)}, not {self.on!r}.")
-        classes = np.unique(np.concatenate([y, labels])) if classes is None else np.asarray(classes)
         values = _values(self.on, credibility, confidence)
-        actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
         if not len(actual) == len(predicted) == len(values):
             raise ValueError(
                 f"y, labels and values differ in length: {len(actual)}, {len(predicted)}, {len(values)}."
@@ -201,6 +207,11 @@ class ConstrainedSearch(Search):
     def _problem(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> Problem:
+        counts = count(predicted, actual, values, len(classes))
+        return Problem(counts, classes, self.on, resolve_metric(self.objective), self._limits())
+
+    def _limits(self) -> tuple[Constraint, ...]:
+        """All constraints, the limit on rejections first."""
         constraints: Any = self.constraints
         given = tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
         if not all(isinstance(constraint, Constraint) for constraint in given):
@@ -209,8 +220,7 @@ class ConstrainedSearch(Search):
             if not 0 <= self.max_rejection <= 1:
                 raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
             given = (RejectionRate() <= float(self.max_rejection), *given)
-        counts = count(predicted, actual, values, len(classes))
-        return Problem(counts, classes, self.on, resolve_metric(self.objective), given)
+        return given
 
 
 def promise(
@@ -262,7 +272,9 @@ def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
     wanted = {"credibility": [credibility], "confidence": [confidence], "both": [credibility, confidence]}[on]
     if any(column is None for column in wanted):
         raise ValueError(f"thresholds on {on} need that value of the calibration objects; it is missing.")
-    values = np.column_stack([np.asarray(column, dtype=np.float64) for column in wanted])
-    if np.any((values < 0) | (values > 1)):
+    columns = [np.asarray(column, dtype=np.float64) for column in wanted]
+    values = columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
+    lowest, highest = (f.reduce(values, axis=None, initial=0.5) for f in (np.fmin, np.fmax))  # not of NaN
+    if lowest < 0 or highest > 1:
         raise ValueError("credibility and confidence lie between 0 and 1; these values do not.")
     return values

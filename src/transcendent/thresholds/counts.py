@@ -5,7 +5,9 @@ from typing import Protocol
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+
+_CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,17 @@ class Counts(Protocol):
         ...
 
 
-class CumulativeCounts:
+class LevelCounts:
     """One value per object (credibility or confidence): a trial costs one binary search per class.
 
-    ``levels[c]`` are the distinct values of objects predicted c, ascending, and ``suffix[c][j]`` counts by
-    true class those whose value is at least ``levels[c][j]``; the last row, all rejected, is zero.
+    ``levels[c]`` are values of objects predicted c, ascending, and ``suffix[c][j]`` counts by true class
+    those whose value is at least ``levels[c][j]``; the last row, all rejected, is zero.
     """
 
-    def __init__(self, predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> None:
-        self.n_classes = n_classes
-        self.levels: list[FloatArray] = []
-        self.suffix: list[AnyArray] = []
-        for c in range(n_classes):
-            rows = np.flatnonzero(predicted == c)
-            levels, suffix = _cumulate(values[rows], actual[rows], n_classes)
-            self.levels.append(levels)
-            self.suffix.append(suffix)
-        self.total = margins(predicted, actual, n_classes)
-        self.batch = max(1, (1 << 20) // n_classes)
+    def __init__(self, levels: list[FloatArray], suffix: list[AnyArray], total: Tally) -> None:
+        self.levels, self.suffix, self.total = levels, suffix, total
+        self.n_classes = len(levels)
+        self.batch = max(1, (1 << 20) // self.n_classes)
 
     def kept(self, thresholds: FloatArray) -> Tally:
         """One row per trial of (trials, 1, classes) thresholds."""
@@ -69,6 +64,16 @@ class CumulativeCounts:
             predicted[:, c] = kept.sum(axis=1)
             actual += kept
         return Tally(correct, actual, predicted)
+
+
+class CumulativeCounts(LevelCounts):
+    """Counts at every distinct value, so of any threshold."""
+
+    def __init__(self, predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> None:
+        rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
+        steps = [_cumulate(values[rows], actual[rows], n_classes) for rows in rows_of]
+        levels, suffix = zip(*steps, strict=True)
+        super().__init__(list(levels), list(suffix), margins(predicted, actual, n_classes))
 
 
 class JointCounts:
@@ -110,10 +115,95 @@ def count(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: 
 
     An object whose value is NaN is kept by any threshold.
     """
-    values = np.where(np.isnan(values), 1.0, values)
+    values = _known(values)
     if values.shape[1] == 1:
         return CumulativeCounts(predicted, actual, values[:, 0], n_classes)
     return JointCounts(predicted, actual, values, n_classes)
+
+
+def boundary_counts(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> LevelCounts:
+    """Counts at the lowest, the highest and every incorrect answer's value, and at the next value above each.
+
+    They are all the thresholds worth trying where a correct answer more never hurts. Only incorrect answers
+    are held in memory, and sorted; the correct ones, which may be memory-mapped, pass by in chunks. An object
+    whose value is NaN is kept by any threshold.
+    """
+    survey = _survey(predicted, actual, values, n_classes)
+    boundaries = [_Boundaries(c, survey) for c in range(n_classes)]
+    for rows in chunks(len(values), _CHUNK):
+        part, answers = _known(values[rows]), predicted[rows]
+        right = answers == actual[rows]
+        for c, boundary in enumerate(boundaries):
+            boundary.pass_by(np.sort(part[right & (answers == c)]))
+    levels, suffix = zip(*(boundary.steps() for boundary in boundaries), strict=True)
+    confusion = survey.confusion
+    total = Tally(confusion.diagonal().copy(), confusion.sum(axis=0), confusion.sum(axis=1))
+    return LevelCounts(list(levels), list(suffix), total)
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """The incorrect answers, and of every predicted class the true labels and the range of values."""
+
+    predicted: IntArray
+    actual: IntArray
+    values: FloatArray
+    confusion: AnyArray
+    lowest: FloatArray
+    highest: FloatArray
+
+
+def _survey(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> _Survey:
+    confusion = np.zeros((n_classes, n_classes), dtype=np.intp)
+    lowest, highest = np.full(n_classes, np.inf), np.full(n_classes, -np.inf)
+    wrong: list[tuple[AnyArray, ...]] = []
+    for rows in chunks(len(values), _CHUNK):
+        answers, truth, part = predicted[rows].astype(np.intp), actual[rows], _known(values[rows])
+        cells = np.bincount(answers * n_classes + truth, minlength=n_classes * n_classes)
+        confusion += cells.reshape(n_classes, n_classes)
+        np.minimum.at(lowest, answers, part)
+        np.maximum.at(highest, answers, part)
+        missed = answers != truth
+        wrong.append((answers[missed], truth[missed], part[missed]))
+    answers, truth, part = (np.concatenate(column) for column in zip(*wrong, strict=True))
+    return _Survey(answers, truth, part, confusion, lowest, highest)
+
+
+class _Boundaries:
+    """The counts of one predicted class at and right above some probes, from sorted chunks of its objects."""
+
+    def __init__(self, c: int, survey: _Survey) -> None:
+        rows = np.flatnonzero(survey.predicted == c)
+        n_classes = len(survey.confusion)
+        self.c = c
+        self.wrong_levels, self.wrong = _cumulate(survey.values[rows], survey.actual[rows], n_classes)
+        ends = [survey.lowest[c], survey.highest[c]] if survey.confusion[c].any() else []
+        self.probes = np.unique(np.concatenate([self.wrong_levels, ends, [np.inf]]))
+        self.at_least, self.above = (np.zeros(len(self.probes), dtype=np.intp) for _ in range(2))
+        self.next = np.full(len(self.probes), np.inf)
+
+    def pass_by(self, correct: FloatArray) -> None:
+        """Take in the sorted values of some correct answers."""
+        beyond = np.searchsorted(correct, self.probes, side="right")
+        self.at_least += len(correct) - np.searchsorted(correct, self.probes)
+        self.above += len(correct) - beyond
+        self.next = np.minimum(self.next, np.append(correct, np.inf)[beyond])
+
+    def steps(self) -> tuple[FloatArray, AnyArray]:
+        """Levels, and the counts from each up; those from infinity up are the zeros at the end."""
+        beyond = np.searchsorted(self.wrong_levels, self.probes, side="right")
+        at = self.wrong[np.searchsorted(self.wrong_levels, self.probes)]
+        after = self.wrong[beyond]
+        at[:, self.c] += self.at_least
+        after[:, self.c] += self.above
+        following = np.minimum(self.next, np.append(self.wrong_levels, np.inf)[beyond])
+        levels, first = np.unique(np.concatenate([self.probes, following]), return_index=True)
+        return levels[:-1], np.concatenate([at, after])[first]
+
+
+def _known(values: FloatArray) -> FloatArray:
+    """The values with 1 for NaN, which any threshold keeps."""
+    return np.where(np.isnan(values), 1.0, values)
 
 
 def _cumulate(values: FloatArray, actual: IntArray, n_classes: int) -> tuple[FloatArray, AnyArray]:

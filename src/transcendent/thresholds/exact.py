@@ -7,6 +7,8 @@ into "Σ_c h_c(τ_c) ≥ 1". All counts are integers and stay so: equality is eq
 Two classes are solved by one sweep over the thresholds of the first and a running maximum over those of the
 second. More classes start from a Lagrangian relaxation, which also gives the bound, and are improved by the
 same sweep over every pair of classes.
+
+Where a correct answer more never hurts, few thresholds are worth trying: see `_correct_answers_pay`.
 """
 
 from collections.abc import Sequence
@@ -18,8 +20,8 @@ import numpy as np
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
 from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, Problem, SearchResult, infeasible
-from transcendent.thresholds.counts import CumulativeCounts, Tally
-from transcendent.thresholds.metrics import Accuracy, Constraint, Metric, Ratio
+from transcendent.thresholds.counts import LevelCounts, Tally, boundary_counts
+from transcendent.thresholds.metrics import Accuracy, Constraint, Metric, Ratio, resolve_metric
 from transcendent.thresholds.sweep import Pair, PairLimits, best_pair, relax
 
 # Below every ratio: with λ = −1 the gain is N + D, whose maximum is undefined only where everything is.
@@ -77,13 +79,40 @@ class ExactSearch(ConstrainedSearch):
             raise ValueError(
                 "ExactSearch thresholds one value; use RandomSearch or GridSearch for on='both'."
             )
-        problem = self._problem(actual, predicted, values, classes)
+        objective, limits = resolve_metric(self.objective), self._limits()
+        if _correct_answers_pay(objective, limits, classes):
+            counts = boundary_counts(predicted, actual, values[:, 0], len(classes))
+            problem = Problem(counts, classes, self.on, objective, limits)
+        else:
+            problem = self._problem(actual, predicted, values, classes)
         if isinstance(problem.objective, Ratio):
             return _solve(problem, problem.objective)
         start = _solve(problem, Accuracy())
         on_credibility = self.on == "credibility"
         thresholds = start.credibility_thresholds if on_credibility else start.confidence_thresholds
         return _climb(problem, thresholds)
+
+
+def _correct_answers_pay(objective: Metric, limits: Sequence[Constraint], classes: AnyArray) -> bool:
+    """Whether raising a threshold over correct answers alone can only harm.
+
+    Keeping one correct answer more adds a to a ratio's numerator N and b to its denominator D. If a ≥ b ≥ 0,
+    no gain N − λD at λ = −1 or λ in [0, 1] falls, nor does the slack of a bound, which is such a gain. So a
+    threshold right above a value that only correct answers have is no better than one at that value,
+    which keeps more: neither the best nor, as more kept wins ties, the choice among equals. The thresholds at
+    incorrect answers stay: with them a constraint is seen to be monotone if it is so over all thresholds.
+    """
+    goals = [(objective, objective.higher_is_better), *((c.metric, c.sense == ">=") for c in limits)]
+    return all(_gains_by_correct_answers(metric, maximise, classes) for metric, maximise in goals)
+
+
+def _gains_by_correct_answers(metric: Metric, maximise: bool, classes: AnyArray) -> bool:
+    if not isinstance(metric, Ratio):
+        return False
+    one_of_each = np.eye(len(classes), dtype=np.intp)
+    kept = Tally(one_of_each, one_of_each, one_of_each)
+    n, d = metric.parts(kept, Tally(-one_of_each, -one_of_each, -one_of_each), classes)
+    return bool(np.all((d >= 0) & (d <= (n if maximise else d - n))))
 
 
 @dataclass(frozen=True)
@@ -124,7 +153,7 @@ class _Terms:
 
 def _solve(problem: Problem, objective: Ratio) -> SearchResult:
     counts = problem.counts
-    assert isinstance(counts, CumulativeCounts)
+    assert isinstance(counts, LevelCounts)
     found = _best(problem, objective, objective.higher_is_better, problem.constraints)
     if found is None:
         proven = len(problem.classes) == 2
@@ -238,7 +267,7 @@ def _reachable(problem: Problem) -> list[float]:
 
 def _terms(problem: Problem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]) -> _Terms:
     counts = problem.counts
-    assert isinstance(counts, CumulativeCounts)
+    assert isinstance(counts, LevelCounts)
     tallies = [_class_tallies(counts, c) for c in range(counts.n_classes)]
     numerators, denominators = [], []
     for kept, rejected in tallies:
@@ -250,7 +279,7 @@ def _terms(problem: Problem, objective: Ratio, maximise: bool, constraints: Sequ
     return _Terms(numerators, denominators, needs, monotone, [kept.actual.sum(axis=1) for kept, _ in tallies])
 
 
-def _class_tallies(counts: CumulativeCounts, c: int) -> tuple[Tally, Tally]:
+def _class_tallies(counts: LevelCounts, c: int) -> tuple[Tally, Tally]:
     """What each candidate threshold of class c keeps and rejects among the objects predicted c."""
     levels, rows = counts.levels[c], counts.suffix[c]
     if len(levels) and levels[-1] >= 1.0:
@@ -288,7 +317,7 @@ def _threshold(levels: FloatArray, j: int) -> float:
 def _climb(problem: Problem, thresholds: FloatArray) -> SearchResult:
     """From the best of some starts, improve one class at a time until no class improves."""
     counts = problem.counts
-    assert isinstance(counts, CumulativeCounts)
+    assert isinstance(counts, LevelCounts)
     best = Incumbent()
     random = np.random.default_rng(0).random((1000, counts.n_classes))
     best.consider(problem, np.vstack([thresholds, np.zeros_like(thresholds), random])[:, None])

@@ -1,0 +1,208 @@
+"""One part of a table: read, decided and written by one task, which may be done twice without harm."""
+
+import errno
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transcendent.arrays import AnyArray, IntArray, encode_labels
+from transcendent.batch.places import aside
+from transcendent.batch.plan import Part, digest_of
+from transcendent.batch.rows import REASONS, Layout
+from transcendent.decisions import Decisions
+from transcendent.extras import extra
+
+RECORD = b"transcendent"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all parts have in common."""
+
+    rejector: Any
+    digest: str
+    layout: Layout
+    identifier: str | None
+    p_values: bool
+    source: Any
+    target: Any
+    folder: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a part was not decided; ``no_room`` if nothing more can be written."""
+
+    message: str
+    no_room: bool = False
+
+
+def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
+    """Decide the rows of a part and write what was decided; counts, or what went wrong."""
+    output = _Output(job, part)
+    try:
+        with job.source.open_input_file(part.file.path) as opened:
+            _check_unchanged(opened, part)
+            for first_row, batch in _batches(job, part, opened):
+                output.add(batch, first_row)
+            _check_unchanged(opened, part)
+        return output.commit()
+    except (OSError, ValueError, TypeError, extra("pyarrow", "dask").ArrowException) as error:
+        full = isinstance(error, OSError) and (error.errno == errno.ENOSPC or "No space left" in str(error))
+        where = f"{job.folder}/{part.name}" if full else part.file.path
+        said = str(error).rstrip(".")
+        return Failure(f"{where}, row groups {part.first} to {part.stop - 1}: {said}.", full)
+    finally:
+        output.discard()
+
+
+def _check_unchanged(opened: Any, part: Part) -> None:
+    if digest_of(opened) != part.file.digest:
+        raise ValueError("the file has changed since the run began.")
+
+
+def _batches(job: Job, part: Part, opened: Any) -> Iterator[tuple[int, Any]]:
+    """Batches of few rows each, and the number of their first row in the file."""
+    parquet = extra("pyarrow.parquet", "dask")
+    with parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file:
+        columns = list(dict.fromkeys([*job.layout.to_read(), *([job.identifier] if job.identifier else [])]))
+        missing = set(columns).difference(file.schema_arrow.names)
+        if missing:
+            raise ValueError(f"there is no column {min(missing)!r}.")
+        row = part.first_row
+        for batch in file.iter_batches(
+            job.layout.rows_at_once(file.metadata.row_group(part.first)),
+            row_groups=range(part.first, part.stop),
+            columns=columns,
+            use_threads=False,
+        ):
+            yield row, batch
+            row += batch.num_rows
+    if row != part.first_row + part.rows:
+        raise ValueError(f"{part.rows:,} rows were announced, {row - part.first_row:,} were found.")
+
+
+class _Output:
+    """The decisions of a part and its bad rows, each in a file that gets its name when all is written."""
+
+    def __init__(self, job: Job, part: Part) -> None:
+        self.job, self.part = job, part
+        self.decided = _Aside(job.target, f"{job.folder}/{part.name}")
+        self.bad = _Aside(job.target, f"{job.folder}/_bad/{part.name}")
+        self.counts = np.zeros((2, len(job.rejector.classes_)), dtype=np.int64)
+
+    def add(self, batch: Any, first_row: int) -> None:
+        """Decide a batch, and write what comes of it."""
+        arrow = extra("pyarrow", "dask")
+        X, faults = self.job.layout.rows(batch)
+        names = _names(self.job, self.part, batch, first_row)
+        if faults.any():
+            reasons = arrow.DictionaryArray.from_arrays(faults, list(REASONS)).cast(arrow.string())
+            self.bad.write(names.append_column("reason", reasons).filter(arrow.array(faults > 0)))
+            names = names.filter(arrow.array(faults == 0))
+        decisions = self.job.rejector.decide(X) if len(names) else _nothing(self.job.rejector.classes_)
+        codes = encode_labels(decisions.labels, self.job.rejector.classes_, "decide")
+        self.decided.write(_table(self.job, names, decisions, codes))
+        each = (codes, codes[decisions.accepted])
+        self.counts += [np.bincount(some, minlength=self.counts.shape[1]) for some in each]
+
+    def commit(self) -> dict[str, Any]:
+        """Give the files their names, the decisions last: these are there only if all is."""
+        objects, accepted = self.counts.tolist()
+        record = {
+            "part": self.part.name,
+            "input": self.part.file.digest,
+            "objects": objects,
+            "accepted": accepted,
+            "bad": self.bad.rows,
+        }
+        self.bad.commit({})
+        self.decided.commit({RECORD: json.dumps(record)})
+        return record
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self.bad.discard()
+        self.decided.discard()
+
+
+class _Aside:
+    """A Parquet file under a name that readers pass over, until it is complete."""
+
+    def __init__(self, filesystem: Any, path: str) -> None:
+        self.filesystem, self.path, self.aside = filesystem, path, aside(path)
+        self.stream: Any = None
+        self.writer: Any = None
+        self.rows = 0
+
+    def write(self, table: Any) -> None:
+        """Append rows."""
+        if self.writer is None:
+            repeat = [name for name in table.column_names if name not in ("id", "row")]
+            self.stream = self.filesystem.open_output_stream(self.aside)
+            parquet = extra("pyarrow.parquet", "dask")
+            self.writer = parquet.ParquetWriter(self.stream, table.schema, use_dictionary=repeat)
+        self.writer.write_table(table)
+        self.rows += len(table)
+
+    def commit(self, record: dict[bytes, str]) -> None:
+        """Rename it, if there is anything in it."""
+        if self.writer is None:
+            return
+        self.writer.add_key_value_metadata(record)
+        self.writer.close()
+        self.stream.close()
+        self.filesystem.move(self.aside, self.path)
+
+    def discard(self) -> None:
+        """Remove it."""
+        if self.stream is None:
+            return
+        with suppress(OSError, ValueError):
+            self.stream.close()
+        with suppress(OSError):
+            self.filesystem.delete_file(self.aside)
+
+
+def _names(job: Job, part: Part, batch: Any, first_row: int) -> Any:
+    """What the objects are called: by their own column, or by file and row."""
+    arrow = extra("pyarrow", "dask")
+    if job.identifier is not None:
+        return arrow.table({"id": batch.column(job.identifier)})
+    return arrow.table(
+        {
+            "file": _constant(part.file.name, batch.num_rows),
+            "row": np.arange(first_row, first_row + batch.num_rows),
+        }
+    )
+
+
+def _table(job: Job, names: Any, decisions: Decisions, codes: IntArray) -> Any:
+    classes = job.rejector.classes_
+    columns = {name: names.column(name) for name in names.column_names} | {
+        "label": classes[codes] if classes.dtype.kind in "biuf" else _repeated(codes, classes),
+        "accepted": decisions.accepted,
+        "credibility": decisions.credibility,
+        "confidence": decisions.confidence,
+    }
+    if job.p_values:
+        given = decisions.to_dict()
+        columns |= {name: given[name] for name in given if name.startswith("p_value[")}
+    return extra("pyarrow", "dask").table(columns | {"model": _constant(job.digest, len(names))})
+
+
+def _constant(text: str, n: int) -> Any:
+    return _repeated(np.zeros(n, dtype=np.intp), np.array([text]))
+
+
+def _repeated(codes: IntArray, values: AnyArray) -> Any:
+    return extra("pyarrow", "dask").DictionaryArray.from_arrays(codes.astype(np.int32), values.astype(str))
+
+
+def _nothing(classes: AnyArray) -> Decisions:
+    none = np.empty(0)
+    return Decisions(classes[:0], none.astype(bool), none, none, np.empty((0, len(classes))), classes)

@@ -1,0 +1,114 @@
+"""What there is to do: the files of a table, cut into parts."""
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from transcendent.batch.places import hidden, list_files
+from transcendent.errors import BatchError
+from transcendent.extras import extra
+
+_AT_ONCE = 16
+_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """A Parquet file: where it is, what it is called seen from the table, and what its footer says.
+
+    ``digest`` is that of its size and footer, which holds the place, size and statistics of all its columns.
+    """
+
+    path: str
+    name: str
+    digest: str
+    group_rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive row groups of one file: what one task decides, and writes to one file."""
+
+    file: InputFile
+    first: int
+    stop: int
+
+    @property
+    def name(self) -> str:
+        """What its output is called, seen from the folder of the output."""
+        return f"{self.file.name.removesuffix('.parquet')}.{self.first}-{self.stop}.parquet"
+
+    @property
+    def first_row(self) -> int:
+        """Number of its first row in the file."""
+        return sum(self.file.group_rows[: self.first])
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return sum(self.file.group_rows[self.first : self.stop])
+
+
+def find_files(filesystem: Any, table: str) -> tuple[list[InputFile], Any]:
+    """The files of a table, which is one or a folder of them, and the columns of the first."""
+    fs = extra("pyarrow.fs", "dask")
+    kind = filesystem.get_file_info(table).type
+    if kind == fs.FileType.NotFound:
+        raise BatchError(f"{table} does not exist.")
+    if kind == fs.FileType.File:
+        named = [(table, table.rpartition("/")[2])]
+    else:
+        inside = [(info.path, info.path[len(table) :].lstrip("/")) for info in list_files(filesystem, table)]
+        named = [(path, name) for path, name in inside if name.endswith(".parquet") and not hidden(name)]
+    if not named:
+        raise BatchError(f"{table} has no file in it whose name ends in .parquet.")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        looked = list(pool.map(partial(_look, filesystem), *zip(*named, strict=True)))
+    broken = [found for found in looked if isinstance(found, str)]
+    if broken:
+        more = f" And {len(broken) - 5} more." if len(broken) > 5 else ""
+        raise BatchError(" ".join(broken[:5]) + more + " Nothing was decided.")
+    files = [found for found in looked if isinstance(found, InputFile)]
+    with filesystem.open_input_file(files[0].path) as opened:
+        return files, extra("pyarrow.parquet", "dask").read_schema(opened)
+
+
+def cut(files: list[InputFile], rows_per_task: int) -> Iterator[Part]:
+    """Row groups in order, joined as long as they have no more rows together than asked for."""
+    for file in files:
+        first = rows = 0
+        for group, more in enumerate(file.group_rows):
+            if rows and rows + more > rows_per_task:
+                yield Part(file, first, group)
+                first, rows = group, 0
+            rows += more
+        if rows:
+            yield Part(file, first, len(file.group_rows))
+
+
+def digest_of(opened: Any) -> str:
+    """SHA-256 of an open Parquet file's size and footer."""
+    size = opened.size()
+    opened.seek(max(0, size - 8))
+    end = opened.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != _MAGIC or length + 8 > size:
+        raise ValueError("it does not end like a Parquet file: it is cut off, or something else.")
+    opened.seek(size - 8 - length)
+    return hashlib.sha256(size.to_bytes(8, "little") + opened.read(length)).hexdigest()
+
+
+def _look(filesystem: Any, path: str, name: str) -> InputFile | str:
+    """What is known of a file, or a sentence on why it cannot be read."""
+    parquet = extra("pyarrow.parquet", "dask")
+    try:
+        with filesystem.open_input_file(path) as opened:
+            digest = digest_of(opened)
+            metadata = parquet.read_metadata(opened)
+            rows = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    except (OSError, ValueError) as error:
+        return f"{path} cannot be read: {str(error).rstrip('.')}."
+    return InputFile(path, name, digest, rows)

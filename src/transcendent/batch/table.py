@@ -1,0 +1,307 @@
+"""Decide a table: plan, hand out parts, gather counts, and go on where an earlier run stopped."""
+
+import json
+import time
+from collections.abc import Collection
+from contextlib import AbstractContextManager, closing, nullcontext
+from copy import copy
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from pickle import PicklingError
+from typing import Any
+from uuid import uuid4
+
+import joblib
+import numpy as np
+
+from transcendent import parallel
+from transcendent.arrays import AnyArray
+from transcendent.artifacts import open_artifact
+from transcendent.batch.folder import claim, finished, sweep
+from transcendent.batch.layout import find_identifier, find_layout
+from transcendent.batch.part import Failure, Job, decide_part
+from transcendent.batch.places import locate, write_json_whole
+from transcendent.batch.plan import Part, cut, find_files
+from transcendent.budget import RejectionBudget
+from transcendent.errors import BatchError, WorkerDiedError
+from transcendent.evaluators.scores import ScoreEvaluator
+from transcendent.text import columns as aligned
+
+
+@dataclass(frozen=True, repr=False)
+class TableDecisions:
+    """What was decided about a table, counted.
+
+    Attributes
+    ----------
+    folder : str
+        Where the decisions are.
+    digest : str
+        Of the rejector: that of its artifact, or of the object if it was never saved.
+    classes : array of shape (classes,)
+        The labels there are.
+    objects, accepted : int arrays of shape (classes,)
+        How many were given each label, and how many of these answers were accepted.
+    bad : int
+        Rows that could not be decided; ``_bad`` in the folder has them, with reasons.
+    skipped : int
+        Rows that an earlier run had decided.
+    seconds : float
+        How long this run took.
+    """
+
+    folder: str
+    digest: str
+    classes: AnyArray
+    objects: AnyArray
+    accepted: AnyArray
+    bad: int
+    skipped: int
+    seconds: float
+
+    @property
+    def rows(self) -> int:
+        """All rows of the table, bad ones included."""
+        return int(self.objects.sum()) + self.bad
+
+    @property
+    def rejected(self) -> AnyArray:
+        """How many answers of each label were rejected."""
+        return self.objects - self.accepted
+
+    @property
+    def rejection_rate(self) -> float:
+        """Share of the decided objects that were rejected; NaN when there are none."""
+        decided = int(self.objects.sum())
+        return int(self.rejected.sum()) / decided if decided else float("nan")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain Python."""
+        names = ("class", "objects", "accepted", "rejected")
+        counts = zip(
+            self.classes.tolist(),
+            self.objects.tolist(),
+            self.accepted.tolist(),
+            self.rejected.tolist(),
+            strict=True,
+        )
+        return {
+            "folder": self.folder,
+            "model": self.digest,
+            "rows": self.rows,
+            "accepted": int(self.accepted.sum()),
+            "rejected": int(self.rejected.sum()),
+            "rejection_rate": self.rejection_rate,
+            "bad": self.bad,
+            "skipped": self.skipped,
+            "seconds": self.seconds,
+            "predicted": [dict(zip(names, row, strict=True)) for row in counts],
+        }
+
+    def __repr__(self) -> str:
+        kept, out = int(self.accepted.sum()), int(self.rejected.sum())
+        share = f" ({self.rejection_rate:.1%})" if kept + out else ""
+        lines = [f"{self.rows:,} rows: {kept:,} accepted, {out:,} rejected{share}, {self.bad:,} bad"]
+        cells = [("predicted", "objects", "accepted", "rejected")]
+        cells += [
+            (str(label), f"{n:,}", f"{k:,}", f"{n - k:,}")
+            for label, n, k in zip(
+                self.classes.tolist(), self.objects.tolist(), self.accepted.tolist(), strict=True
+            )
+        ]
+        where = [f"bad rows, with reasons, are in {self.folder}/_bad"] if self.bad else []
+        return "\n".join([*lines, aligned(cells), *where])
+
+
+def decide_table(
+    rejector: Any,
+    table: Any,
+    out: Any,
+    *,
+    features: str | Collection[str] | None = None,
+    values: str | None = None,
+    identifier: str | None = None,
+    p_values: bool = False,
+    rows_per_task: int = 1_000_000,
+    n_jobs: int | None = None,
+    client: Any = None,
+    filesystem: Any = None,
+    trusted: Collection[str] = (),
+    public_key: Any = None,
+    verbose: bool = True,
+) -> TableDecisions:
+    """Decide all rows of a Parquet table of any size, and write Parquet.
+
+    The table is cut into parts, which any number of processes decide; each reads and writes some ten
+    thousand rows at a time. Called again after an interruption, it does what is not done yet. Objects that
+    were added to the table meanwhile are decided too; if others changed, it refuses.
+
+    Parameters
+    ----------
+    rejector : path or fitted rejector
+        An artifact, or a rejector itself.
+    table : path or URI
+        A Parquet file, or a folder of them, in depth; names that begin with ``.`` or ``_`` are passed over.
+    out : path or URI
+        The folder to write: for every part a file named after what it was made from, with the columns
+        ``id`` (or ``file`` and ``row``), ``label``, ``accepted``, ``credibility``, ``confidence`` and
+        ``model``, the digest of the rejector.
+    features : list of str, str or None
+        The columns with features, in the order of ``fit``; or the name of one column that holds whole rows:
+        lists of fixed size (dense), lists of the positions that are not zero (sparse), or text. By default
+        the columns the rejector was fitted on.
+    values : str or None
+        For sparse rows, the column with lists of the values at those positions; by default all are 1.
+    identifier : str or None
+        The column that names objects.
+    p_values : bool
+        Whether to write a p-value per class, too.
+    rows_per_task : int
+        Row groups are joined to parts of at most so many rows; a row group is never cut.
+    n_jobs : int or None
+        How many processes, if there is no client; ``joblib.parallel_config`` can choose other backends.
+    client : distributed.Client or None
+        A Dask cluster to work on, whose workers can reach both places.
+    filesystem : pyarrow or fsspec file system, or None
+        Where ``table`` and ``out`` are; by default what their URIs say, or the local one.
+    trusted, public_key
+        For an artifact, as in `transcendent.artifacts.load`.
+    verbose : bool
+        Whether to show progress.
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet as pq, tempfile
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent.batch import decide_table
+    >>> X, y = make_classification(3000, n_features=4, random_state=0)
+    >>> ice = InductiveEvaluator(LogisticRegression(), random_state=0).fit(X[:1000], y[:1000])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     columns = {f"x{j}": X[1000:, j] for j in range(4)}
+    ...     pq.write_table(pa.table({"id": np.arange(2000), **columns}), f"{folder}/new.parquet")
+    ...     decided = decide_table(
+    ...         ice, f"{folder}/new.parquet", f"{folder}/out", features=list(columns), identifier="id")
+    ...     written = pq.read_table(f"{folder}/out")
+    >>> written.column_names
+    ['id', 'label', 'accepted', 'credibility', 'confidence', 'model']
+    >>> decided.rows, bool(np.all(written["accepted"] == ice.decide(X[1000:]).accepted))
+    (2000, True)
+    """
+    started = time.perf_counter()
+    if not isinstance(rows_per_task, int | np.integer) or rows_per_task < 1:
+        raise ValueError(f"rows_per_task is a number of rows, not {rows_per_task!r}.")
+    loaded, digest, notes = _load(rejector, trusted, public_key)
+    source, where = locate(table, filesystem)
+    target, folder = locate(out, filesystem)
+    if where == folder:
+        raise ValueError(f"{out} is the table itself: write to another folder.")
+    files, schema = find_files(source, where)
+    layout = find_layout(loaded, schema, features if features is not None else notes.get("features"), values)
+    identifier = find_identifier(schema, identifier, notes.get("id"))
+    job = Job(loaded, digest, layout, identifier, p_values, source, target, folder)
+    parts = list(cut(files, rows_per_task))
+    claim(job, rows_per_task)
+    records = finished(job, parts)
+    skipped = [records[part.name] for part in parts if part.name in records]
+    sweep(job)
+    for name in sorted({part.name.rpartition("/")[0] for part in parts}):
+        for prefix in ("", "_bad/"):
+            target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
+    on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
+    _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
+    sweep(job)
+    return _conclude(job, parts, records, _rows(skipped), started)
+
+
+def _load(rejector: Any, trusted: Collection[str], public_key: Any) -> tuple[Any, str, dict[str, Any]]:
+    """The rejector, what it is known by, and what its artifact says of the data it was fitted on."""
+    if isinstance(rejector, str | Path):
+        artifact = open_artifact(rejector, public_key=public_key)
+        loaded, digest, notes = artifact.rejector(trusted), artifact.digest, artifact.manifest["notes"]
+    else:
+        loaded, digest, notes = copy(rejector), f"unsaved:{_hash(rejector)}", {}
+    if hasattr(loaded, "verbose"):
+        loaded.verbose = False  # progress is told of the table, not of each piece
+    kind = type(loaded).__name__
+    if isinstance(loaded, ScoreEvaluator):
+        raise ValueError(
+            f"{kind} judges scores, not rows of features: give its decide(scores, labels) those."
+        )
+    if isinstance(loaded, RejectionBudget) or getattr(loaded, "evolves", False):
+        raise ValueError(
+            f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
+            "decided in parts. Give the rejector inside it, or one with thresholds."
+        )
+    if not hasattr(loaded, "decide") or not hasattr(loaded, "classes_"):
+        raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")
+    return loaded, digest, notes
+
+
+def _hash(rejector: Any) -> str:
+    try:
+        return str(joblib.hash(rejector, hash_name="sha1"))
+    except (PicklingError, AttributeError, TypeError):  # a lambda is in it: another one each time
+        return uuid4().hex
+
+
+def _decide_parts(
+    job: Job,
+    parts: list[Part],
+    records: dict[str, dict[str, Any]],
+    n_jobs: int | None,
+    on: AbstractContextManager[Any],
+    verbose: bool,
+) -> None:
+    """Decide parts and add their records; a part that fails does not keep the others from being decided."""
+    progress = parallel.Progress("deciding", sum(part.rows for part in parts), verbose=verbose)
+    failed: list[Failure] = []
+    done = rejected = 0
+    kept = f"What is done is kept in {job.folder}; the same call goes on from there."
+    try:
+        there_is_room = takewhile(lambda _: not any(failure.no_room for failure in failed), parts)
+        tasks = ((part,) for part in there_is_room)
+        with on, closing(parallel.stream(decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results:
+            for part, result in zip(parts, results, strict=False):
+                if isinstance(result, Failure):
+                    failed.append(result)
+                    continue
+                records[part.name] = result
+                done += part.rows
+                rejected += sum(result["objects"]) - sum(result["accepted"])
+                progress.show(done, f" rows, {rejected / done:.1%} rejected", rate=True)
+    except WorkerDiedError as error:
+        raise BatchError(f"{error} {kept}") from error
+    finally:
+        progress.close()
+    if failed:
+        said = " ".join(failure.message for failure in failed[:3])
+        more = f" And {len(failed) - 3} more." if len(failed) > 3 else ""
+        raise BatchError(f"{len(failed)} of {len(parts)} parts failed. {said}{more} {kept}")
+
+
+def _rows(records: list[dict[str, Any]]) -> int:
+    return sum(sum(record["objects"]) + record["bad"] for record in records)
+
+
+def _conclude(
+    job: Job, parts: list[Part], records: dict[str, dict[str, Any]], skipped: int, started: float
+) -> TableDecisions:
+    """Write the manifest, and count."""
+    classes = job.rejector.classes_
+    in_order = [records[part.name] for part in parts]
+    result = TableDecisions(
+        folder=job.folder,
+        digest=job.digest,
+        classes=classes,
+        objects=np.sum([np.zeros(len(classes), dtype=int), *(r["objects"] for r in in_order)], axis=0),
+        accepted=np.sum([np.zeros(len(classes), dtype=int), *(r["accepted"] for r in in_order)], axis=0),
+        bad=sum(record["bad"] for record in in_order),
+        skipped=skipped,
+        seconds=time.perf_counter() - started,
+    )
+    manifest = {**result.to_dict(), "parts": in_order}
+    write_json_whole(job.target, f"{job.folder}/_manifest.json", json.dumps(manifest).encode())
+    return result
