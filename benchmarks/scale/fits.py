@@ -61,7 +61,7 @@ def check_equal(fitted: dict[str, CrossConformalEvaluator]) -> None:
 
 
 def main() -> None:
-    options = arguments(__doc__, rows=100_000, rounds=3)
+    options = arguments(__doc__, rows=200_000, rounds=3)
     X, y = training_rows(options.rows)
     copies: list[list[float]] = []
     fitted: dict[str, CrossConformalEvaluator] = {}

@@ -244,7 +244,7 @@ class Shared:
 
     def _load(self) -> Any:
         global _last_mapped
-        head, *buffers = (piece.data.toreadonly() for piece in self._pieces)
+        head, *buffers = (_kept(piece).data.toreadonly() for piece in self._pieces)
         value = pickle.loads(head, buffers=buffers)
         if self._mapped:
             _last_mapped = (self._key, value)
@@ -260,6 +260,14 @@ class Shared:
 
 
 _last_mapped: tuple[str, Any] = ("", None)
+
+
+def _kept(piece: AnyArray) -> AnyArray:
+    """A memory map of our own: joblib waits for those it gave out to be forgotten."""
+    if not isinstance(piece, np.memmap):
+        return piece
+    file: Any = piece.filename
+    return np.memmap(file, dtype=np.uint8, mode="r", offset=piece.offset, shape=piece.shape)
 
 
 def _as_bytes(piece: Any) -> AnyArray:

@@ -139,14 +139,14 @@ def test_fewer_rows_at_once_the_longer_they_are(tmp_path):
         pq.write_table(pa.table({"x": lists, "other": range(9)}), tmp_path / "t.parquet")
         return SPARSE.rows_at_once(pq.read_metadata(tmp_path / "t.parquet").row_group(0))
 
-    assert rows_at_once(1) == 1 << 17
-    assert rows_at_once(1000) == (1 << 22) // 1000
+    assert rows_at_once(1) == 1 << 16
+    assert rows_at_once(1000) == (1 << 21) // 1000
     assert rows_at_once(1_000_000) == 1 << 4
     dotted = Layout(("a.b", "a.c"), False, None, 2, False, False)
     pq.write_table(pa.table({"a.b": range(9), "a.c": range(9), "a": range(9)}), tmp_path / "t.parquet")
     group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
-    assert dotted.rows_at_once(group) == 1 << 17
+    assert dotted.rows_at_once(group) == 1 << 16
     wide = {f"v.{j}": np.zeros(3) for j in range(1 << 10)}
     pq.write_table(pa.table(wide), tmp_path / "t.parquet")
     group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
-    assert Layout(tuple(wide), False, None, 1 << 10, False, False).rows_at_once(group) == 1 << 12
+    assert Layout(tuple(wide), False, None, 1 << 10, False, False).rows_at_once(group) == 1 << 11

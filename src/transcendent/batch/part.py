@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn import config_context
 
-from transcendent.arrays import AnyArray, IntArray, encode_labels
+from transcendent.arrays import AnyArray, IntArray
 from transcendent.batch.places import aside
 from transcendent.batch.plan import Part, digest_of
 from transcendent.batch.rows import REASONS, Layout
@@ -104,8 +105,9 @@ class _Output:
             reasons = arrow.DictionaryArray.from_arrays(faults, list(REASONS)).cast(arrow.string())
             self.bad.write(names.append_column("reason", reasons).filter(arrow.array(faults > 0)))
             names = names.filter(arrow.array(faults == 0))
-        decisions = self.job.rejector.decide(X) if len(names) else _nothing(self.job.rejector.classes_)
-        codes = encode_labels(decisions.labels, self.job.rejector.classes_, "decide")
+        with config_context(assume_finite=not self.job.layout.allow_nan):  # which was looked at above
+            decisions = self.job.rejector.decide(X) if len(names) else _nothing(self.job.rejector.classes_)
+        codes = np.searchsorted(self.job.rejector.classes_, decisions.labels)
         self.decided.write(_table(self.job, names, decisions, codes))
         each = (codes, codes[decisions.accepted])
         self.counts += [np.bincount(some, minlength=self.counts.shape[1]) for some in each]
@@ -184,7 +186,7 @@ def _names(job: Job, part: Part, batch: Any, first_row: int) -> Any:
 def _table(job: Job, names: Any, decisions: Decisions, codes: IntArray) -> Any:
     classes = job.rejector.classes_
     columns = {name: names.column(name) for name in names.column_names} | {
-        "label": classes[codes] if classes.dtype.kind in "biuf" else _repeated(codes, classes),
+        "label": decisions.labels if classes.dtype.kind in "biuf" else _repeated(codes, classes),
         "accepted": decisions.accepted,
         "credibility": decisions.credibility,
         "confidence": decisions.confidence,

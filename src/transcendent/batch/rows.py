@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from transcendent.arrays import AnyArray, BoolArray, take_rows
 from transcendent.extras import extra
 
-_VALUES_AT_ONCE = 1 << 22
-_FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 17
+_VALUES_AT_ONCE = 1 << 21
+_FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
 
 REASONS = (
     "",
