@@ -1,6 +1,6 @@
 """Rows per second of decide_table, against the same work written by hand.
 
-OMP_NUM_THREADS=1 python benchmarks/scale/throughput.py --folder /tmp/scale           # about 25 minutes
+OMP_NUM_THREADS=1 python benchmarks/scale/throughput.py --folder /tmp/scale           # about 20 minutes
 python benchmarks/scale/throughput.py --folder /tmp/scale --dense-rows 400000 --sparse-rows 200000 \
     --linear-rows 200000 --tree-rows 50000 --combined-rows 20000 --rounds 1            # a quick trial
 
