@@ -3,11 +3,11 @@
 from typing import Any, Literal, Self
 
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray
 from transcendent.decisions import Decisions, check_budget
+from transcendent.estimators import take_on_input
 
 
 class RejectionBudget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -50,10 +50,7 @@ class RejectionBudget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.count = count
 
     def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.rejector)
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags = inner.classifier_tags
-        return tags
+        return take_on_input(super().__sklearn_tags__(), self.rejector)
 
     @property
     def ranked_by(self) -> Literal["credibility", "confidence"]:

@@ -150,37 +150,19 @@ class Decisions:
         return extra("pyarrow", "frames").table(self.to_dict())
 
     def __repr__(self) -> str:
-        rows = [("predicted", "objects", "accepted", "rejected", ""), *self._cells()]
-        return "\n".join([self._headline(), columns(rows), *self._note()])
+        return "\n".join([self._headline(), summary_as_text(self.summary())])
 
     def _repr_html_(self) -> str:
         head = ("predicted", "objects", "accepted", "rejected", "share rejected")
-        rows = [_html_row("th", head), *(_html_row("td", cells) for cells in self._cells())]
-        note = "".join(f"<p>{line}</p>" for line in self._note())
+        summary = self.summary()
+        rows = [_html_row("th", head), *(_html_row("td", cells) for cells in _cells(summary))]
+        note = "".join(f"<p>{line}</p>" for line in _note(summary))
         return f"<div><p><strong>{self._headline()}</strong></p><table>{''.join(rows)}</table>{note}</div>"
 
     def _headline(self) -> str:
         n, kept = len(self), int(np.sum(self.accepted))
         share = f" ({self.rejection_rate:.1%})" if n else ""
         return f"{n:,} objects: {kept:,} accepted, {n - kept:,} rejected{share}"
-
-    def _cells(self) -> list[tuple[str, str, str, str, str]]:
-        """What both forms show of each class."""
-        return [
-            (str(label), f"{total:,}", f"{kept:,}", f"{rejected:,}", _share(rejected, total))
-            for label, total, kept, rejected in self._shown()
-        ]
-
-    def _note(self) -> list[str]:
-        hidden = len(self.classes) - _MOST_SHOWN
-        return [f"… and {hidden} more classes"] if hidden > 0 else []
-
-    def _shown(self) -> list[tuple[Any, int, int, int]]:
-        """All classes, or with many of them those with the most rejected objects."""
-        rows = self.summary()
-        if len(rows) <= _MOST_SHOWN:
-            return rows
-        return sorted(rows, key=lambda row: -row[3])[:_MOST_SHOWN]
 
 
 @runtime_checkable
@@ -198,6 +180,41 @@ class Rejector(Protocol):
     def decide(self, X: Any) -> Decisions:
         """Labels, and which of them to accept."""
         ...
+
+
+Summary = list[tuple[Any, int, int, int]]
+
+
+def summary_as_text(summary: Summary) -> str:
+    """A table of the classes, or with many of them of those with the most rejected objects."""
+    rows = [("predicted", "objects", "accepted", "rejected", ""), *_cells(summary)]
+    return "\n".join([columns(rows), *_note(summary)])
+
+
+def summary_as_dict(summary: Summary) -> dict[str, Any]:
+    """Sums and classes, as plain Python."""
+    names = ("class", "objects", "accepted", "rejected")
+    total, kept, rejected = (sum(row[i] for row in summary) for i in (1, 2, 3))
+    return {
+        "accepted": kept,
+        "rejected": rejected,
+        "rejection_rate": rejected / total if total else float("nan"),
+        "predicted": [dict(zip(names, row, strict=True)) for row in summary],
+    }
+
+
+def _cells(summary: Summary) -> list[tuple[str, str, str, str, str]]:
+    most = len(summary) > _MOST_SHOWN
+    shown = sorted(summary, key=lambda row: -row[3])[:_MOST_SHOWN] if most else summary
+    return [
+        (str(label), f"{total:,}", f"{kept:,}", f"{rejected:,}", _share(rejected, total))
+        for label, total, kept, rejected in shown
+    ]
+
+
+def _note(summary: Summary) -> list[str]:
+    hidden = len(summary) - _MOST_SHOWN
+    return [f"… and {hidden} more classes"] if hidden > 0 else []
 
 
 def check_budget(rate: float | None, count: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What is done to detectors as scikit-learn objects: looking through pipelines, and seeding."""
+"""What is done to detectors as scikit-learn objects: looking through pipelines and wrappers, and seeding."""
 
 from inspect import getattr_static
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 
 def see_through(estimator: Any) -> tuple[list[Any], Any]:
@@ -19,6 +20,19 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
         inner, classifier = see_through(estimator.steps[-1][1])
         return steps + inner, classifier
     return [], estimator
+
+
+def unwrapped(rejector: Any) -> Any:
+    """The rejector within a budget, or the rejector itself."""
+    return getattr(rejector, "rejector_", rejector)
+
+
+def take_on_input(tags: Any, inner: Any) -> Any:
+    """The tags of a wrapper, which takes the rows and classes that what it wraps does."""
+    inner_tags = get_tags(inner)
+    tags.input_tags = inner_tags.input_tags
+    tags.classifier_tags = inner_tags.classifier_tags
+    return tags
 
 
 def transform(transformers: list[Any], X: Any) -> Any:

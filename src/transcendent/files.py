@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+
+def is_about_writing(error: OSError) -> bool:
+    """Whether there is no room, or no leave, to write."""
+    return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT) or "No space left" in str(error)
 
 
 def write_whole(path: Path, content: bytes) -> None:

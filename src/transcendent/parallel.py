@@ -36,6 +36,10 @@ silenced = False
 """True silences progress everywhere in this process, whatever ``verbose`` says."""
 
 
+def _nobody(done: int) -> None:
+    pass
+
+
 def run(
     function: Callable[..., T],
     tasks: Iterable[tuple[Any, ...]],
@@ -68,7 +72,7 @@ def stream(
     shared: tuple[Any, ...] = (),
     n_jobs: int | None = None,
     shared_memory: bool = False,
-    tell: Callable[[int], None] | None = None,
+    tell: Callable[[int], None] = _nobody,
 ) -> Generator[T]:
     """Each result of ``function(*shared, *task)`` as soon as it and all before it are there.
 
@@ -77,7 +81,6 @@ def stream(
     process once; those of a process that dies are done again. Tasks that write to arrays of the caller ask
     for ``shared_memory`` and run in threads. ``tell`` is called with the number that is done.
     """
-    tell = tell or _nobody
     backend = get_active_backend()[0]
     client = getattr(backend, "client", None)  # which Dask's has
     if n_jobs == 1 or (client is None and effective_n_jobs(n_jobs) == 1):
@@ -97,10 +100,6 @@ def stream(
 
 def _tell_more(tell: Callable[[int], None], before: int, done: int) -> None:
     tell(before + done)
-
-
-def _nobody(done: int) -> None:
-    pass
 
 
 def _insist(

@@ -6,6 +6,7 @@ from typing import Any
 
 from transcendent.arrays import AnyArray
 from transcendent.errors import ArtifactError
+from transcendent.estimators import unwrapped
 from transcendent.evaluators.calibration import Calibration
 from transcendent.temporal.provenance import describe, plain
 from transcendent.thresholds.base import SearchResult
@@ -58,7 +59,7 @@ def _objects(entry: Any) -> int:
 
 def _evidence(rejector: Any) -> tuple[list[Calibration], list[SearchResult]]:
     """Calibration objects and thresholds of whatever kind of rejector this is."""
-    rejector = getattr(rejector, "rejector_", rejector)  # within a budget
+    rejector = unwrapped(rejector)
     inner = getattr(rejector, "evaluator_", rejector)
     if hasattr(inner, "detectors_"):
         calibrations = [each.calibration for each in inner.detectors_]

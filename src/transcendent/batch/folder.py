@@ -1,17 +1,18 @@
 """The folder of the output: whose it is, what is done in it, and what dead tasks left there."""
 
 import json
+from functools import partial
 from typing import Any
 
 from transcendent.batch.part import RECORD, Job
-from transcendent.batch.places import ASIDE, hidden, list_files, write_json_whole
+from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json_whole
 from transcendent.batch.plan import Part
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 
 
-def claim(job: Job, rows_per_task: int) -> None:
-    """Say what the folder is for, or refuse if it is for something else."""
+def claim(job: Job, rows_per_task: int) -> dict[str, str]:
+    """Say what the folder is for, or refuse if it is for something else; what it holds already."""
     layout = job.layout
     run = {
         "model": job.digest,
@@ -23,7 +24,7 @@ def claim(job: Job, rows_per_task: int) -> None:
     }
     path = f"{job.folder}/_run.json"
     job.target.create_dir(job.folder, recursive=True)
-    held = {info.path[len(job.folder) + 1 :] for info in list_files(job.target, job.folder)}
+    held = list_files(job.target, job.folder)
     if "_run.json" in held:
         with job.target.open_input_file(path) as file:
             before = json.loads(file.read())
@@ -37,17 +38,16 @@ def claim(job: Job, rows_per_task: int) -> None:
         raise BatchError(f"{job.folder} holds other files. Give another folder, or an empty one.")
     else:
         write_json_whole(job.target, path, json.dumps(run, indent=1).encode())
+    return held
 
 
-def finished(job: Job, parts: list[Part]) -> dict[str, dict[str, Any]]:
+def finished(job: Job, held: dict[str, str], parts: list[Part]) -> dict[str, dict[str, Any]]:
     """The records of parts that are done, by name; refused if they were made from something else."""
     planned = {part.name: part for part in parts}
-    found = [info.path for info in list_files(job.target, job.folder)]
-    names = [path[len(job.folder) + 1 :] for path in found]
-    visible = [(path, name) for path, name in zip(found, names, strict=True) if not hidden(name)]
+    visible = [name for name in held if not hidden(name)]
+    found = each_at_once(partial(_record, job.target), map(held.__getitem__, visible))
     records: dict[str, dict[str, Any]] = {}
-    for path, name in visible:
-        record = _record(job.target, path)
+    for name, record in zip(visible, found, strict=True):
         if name not in planned or (record is not None and record["input"] != planned[name].file.digest):
             raise BatchError(
                 f"{name} in {job.folder} was made from a file that has changed since, or is gone. Give "
@@ -69,8 +69,8 @@ def _record(filesystem: Any, path: str) -> dict[str, Any] | None:
     return record
 
 
-def sweep(job: Job) -> None:
+def sweep(job: Job, held: dict[str, str]) -> None:
     """Remove what tasks that died have left."""
-    for info in list_files(job.target, job.folder):
-        if info.path.endswith(ASIDE):
-            job.target.delete_file(info.path)
+    for path in held.values():
+        if path.endswith(ASIDE):
+            job.target.delete_file(path)

@@ -1,6 +1,5 @@
 """One part of a table: read, decided and written by one task, which may be done twice without harm."""
 
-import errno
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from transcendent.batch.plan import Part, digest_of
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
 from transcendent.extras import extra
+from transcendent.files import is_about_writing
 
 RECORD = b"transcendent"
 
@@ -53,7 +53,7 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
             _check_unchanged(opened, part)
         return output.commit()
     except (OSError, ValueError, TypeError, extra("pyarrow", "dask").ArrowException) as error:
-        full = isinstance(error, OSError) and (error.errno == errno.ENOSPC or "No space left" in str(error))
+        full = isinstance(error, OSError) and is_about_writing(error)
         where = f"{job.folder}/{part.name}" if full else part.file.path
         said = str(error).rstrip(".")
         return Failure(f"{where}, row groups {part.first} to {part.stop - 1}: {said}.", full)

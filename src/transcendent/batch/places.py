@@ -1,10 +1,18 @@
 """Files and folders on whatever file system they are."""
 
 import os
-from typing import Any
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from transcendent.extras import extra
+
+ASIDE = ".aside"
+
+_AT_ONCE = 16
+
+T = TypeVar("T")
 
 
 def locate(path: Any, filesystem: Any) -> tuple[Any, str]:
@@ -24,11 +32,18 @@ def locate(path: Any, filesystem: Any) -> tuple[Any, str]:
     return found, inside.rstrip("/")
 
 
-def list_files(filesystem: Any, folder: str) -> list[Any]:
-    """All files in a folder, in depth, in order of their paths."""
+def list_files(filesystem: Any, folder: str) -> dict[str, str]:
+    """All files in a folder, in depth and in order: names seen from the folder, and paths."""
     fs = extra("pyarrow.fs", "dask")
     found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-    return sorted((info for info in found if info.type == fs.FileType.File), key=lambda info: str(info.path))
+    paths = sorted(info.path for info in found if info.type == fs.FileType.File)
+    return {path[len(folder) :].lstrip("/"): path for path in paths}
+
+
+def each_at_once(function: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
+    """Results of a function that waits for files, some calls at a time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, *arguments))
 
 
 def hidden(name: str) -> bool:
@@ -40,9 +55,6 @@ def aside(path: str) -> str:
     """A name in the same folder that readers pass over, and no other process uses."""
     folder, name = os.path.split(path)
     return f"{folder}/.{name}.{uuid4().hex}{ASIDE}"
-
-
-ASIDE = ".aside"
 
 
 def write_json_whole(filesystem: Any, path: str, content: bytes) -> None:

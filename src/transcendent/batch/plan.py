@@ -2,16 +2,14 @@
 
 import hashlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from transcendent.batch.places import hidden, list_files
+from transcendent.batch.places import each_at_once, hidden, list_files
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 
-_AT_ONCE = 16
 _MAGIC = b"PAR1"
 
 
@@ -61,12 +59,11 @@ def find_files(filesystem: Any, table: str) -> tuple[list[InputFile], Any]:
     if kind == fs.FileType.File:
         named = [(table, table.rpartition("/")[2])]
     else:
-        inside = [(info.path, info.path[len(table) :].lstrip("/")) for info in list_files(filesystem, table)]
-        named = [(path, name) for path, name in inside if name.endswith(".parquet") and not hidden(name)]
+        inside = list_files(filesystem, table).items()
+        named = [(path, name) for name, path in inside if name.endswith(".parquet") and not hidden(name)]
     if not named:
         raise BatchError(f"{table} has no file in it whose name ends in .parquet.")
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        looked = list(pool.map(partial(_look, filesystem), *zip(*named, strict=True)))
+    looked = each_at_once(partial(_look, filesystem), *zip(*named, strict=True))
     broken = [found for found in looked if isinstance(found, str)]
     if broken:
         more = f" And {len(broken) - 5} more." if len(broken) > 5 else ""

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
 from copy import copy
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from transcendent.artifacts import open_artifact
 from transcendent.batch.folder import claim, finished, sweep
 from transcendent.batch.layout import find_identifier, find_layout
 from transcendent.batch.part import Failure, Job, decide_part
-from transcendent.batch.places import locate, write_json_whole
+from transcendent.batch.places import list_files, locate, write_json_whole
 from transcendent.batch.plan import Part, cut, find_files
 from transcendent.budget import RejectionBudget
+from transcendent.decisions import summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.evaluators.scores import ScoreEvaluator
-from transcendent.text import columns as aligned
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,42 +76,29 @@ class TableDecisions:
         decided = int(self.objects.sum())
         return int(self.rejected.sum()) / decided if decided else float("nan")
 
+    def summary(self) -> list[tuple[Any, int, int, int]]:
+        """For each predicted class: the class, objects, accepted, rejected."""
+        columns = (self.classes, self.objects, self.accepted, self.rejected)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain Python."""
-        names = ("class", "objects", "accepted", "rejected")
-        counts = zip(
-            self.classes.tolist(),
-            self.objects.tolist(),
-            self.accepted.tolist(),
-            self.rejected.tolist(),
-            strict=True,
-        )
         return {
             "folder": self.folder,
             "model": self.digest,
             "rows": self.rows,
-            "accepted": int(self.accepted.sum()),
-            "rejected": int(self.rejected.sum()),
-            "rejection_rate": self.rejection_rate,
             "bad": self.bad,
             "skipped": self.skipped,
             "seconds": self.seconds,
-            "predicted": [dict(zip(names, row, strict=True)) for row in counts],
+            **summary_as_dict(self.summary()),
         }
 
     def __repr__(self) -> str:
         kept, out = int(self.accepted.sum()), int(self.rejected.sum())
         share = f" ({self.rejection_rate:.1%})" if kept + out else ""
-        lines = [f"{self.rows:,} rows: {kept:,} accepted, {out:,} rejected{share}, {self.bad:,} bad"]
-        cells = [("predicted", "objects", "accepted", "rejected")]
-        cells += [
-            (str(label), f"{n:,}", f"{k:,}", f"{n - k:,}")
-            for label, n, k in zip(
-                self.classes.tolist(), self.objects.tolist(), self.accepted.tolist(), strict=True
-            )
-        ]
+        headline = f"{self.rows:,} rows: {kept:,} accepted, {out:,} rejected{share}, {self.bad:,} bad"
         where = [f"bad rows, with reasons, are in {self.folder}/_bad"] if self.bad else []
-        return "\n".join([*lines, aligned(cells), *where])
+        return "\n".join([headline, summary_as_text(self.summary()), *where])
 
 
 def decide_table(
@@ -203,17 +190,17 @@ def decide_table(
     identifier = find_identifier(schema, identifier, notes.get("id"))
     job = Job(loaded, digest, layout, identifier, p_values, source, target, folder)
     parts = list(cut(files, rows_per_task))
-    claim(job, rows_per_task)
-    records = finished(job, parts)
-    skipped = [records[part.name] for part in parts if part.name in records]
-    sweep(job)
+    held = claim(job, rows_per_task)
+    records = finished(job, held, parts)
+    skipped = _rows(records.values())
+    sweep(job, held)
     for name in sorted({part.name.rpartition("/")[0] for part in parts}):
         for prefix in ("", "_bad/"):
             target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
     on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
     _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
-    sweep(job)
-    return _conclude(job, parts, records, _rows(skipped), started)
+    sweep(job, list_files(target, folder))
+    return _conclude(job, parts, records, skipped, started)
 
 
 def _load(rejector: Any, trusted: Collection[str], public_key: Any) -> tuple[Any, str, dict[str, Any]]:
@@ -282,7 +269,7 @@ def _decide_parts(
         raise BatchError(f"{len(failed)} of {len(parts)} parts failed. {said}{more} {kept}")
 
 
-def _rows(records: list[dict[str, Any]]) -> int:
+def _rows(records: Iterable[dict[str, Any]]) -> int:
     return sum(sum(record["objects"]) + record["bad"] for record in records)
 
 

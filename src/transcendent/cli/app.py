@@ -9,6 +9,7 @@ import typer
 
 from transcendent import __version__
 from transcendent.cli import console
+from transcendent.files import is_about_writing
 from transcendent.text import columns
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def backtest(
             folder.mkdir(parents=True, exist_ok=True)
         result = experiment.backtest(folder, jobs)
     except OSError as error:
-        if console.is_about_writing(error):
+        if is_about_writing(error):
             raise console.OutputError(
                 f"{folder} cannot be written: {error.strerror or error}. What is done is kept; once there is "
                 "room, the same command goes on from there."

@@ -1,6 +1,5 @@
 """What a person sees, what a program reads, and the code the command ends with."""
 
-import errno
 import io
 import json
 import math
@@ -13,6 +12,7 @@ from typing import Any, ParamSpec
 
 from transcendent import errors
 from transcendent.cli.settings import SettingsError, UsageError
+from transcendent.files import is_about_writing
 
 EXIT_CODES = {
     1: "a defect of transcendent itself",
@@ -148,11 +148,6 @@ def writing(what: Any) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"{what} cannot be written: {error.strerror or error}.") from error
-
-
-def is_about_writing(error: OSError) -> bool:
-    """Whether there is no room, or no leave, to write."""
-    return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT) or "No space left" in str(error)
 
 
 def show_warnings_as_lines() -> None:

@@ -15,7 +15,7 @@ from transcendent.cli.console import InterruptedRunError, writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
-from transcendent.decisions import Decisions, Rejector
+from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 from transcendent.files import write_whole
@@ -135,14 +135,7 @@ def write_decisions(decisions: Decisions, ids: AnyArray | None, out: Path) -> No
 
 def summarise(decisions: Decisions) -> dict[str, Any]:
     """How many objects of each predicted class were accepted and rejected."""
-    names = ("class", "objects", "accepted", "rejected")
-    return {
-        "objects": len(decisions),
-        "accepted": int(decisions.accepted.sum()),
-        "rejected": int(decisions.rejected.sum()),
-        "rejection_rate": decisions.rejection_rate,
-        "predicted": [dict(zip(names, row, strict=True)) for row in decisions.summary()],
-    }
+    return {"objects": len(decisions), **summary_as_dict(decisions.summary())}
 
 
 def rethreshold(

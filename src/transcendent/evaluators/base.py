@@ -7,7 +7,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils import assert_all_finite, column_or_1d, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -25,7 +25,7 @@ from transcendent.arrays import (
 )
 from transcendent.decisions import Decisions
 from transcendent.errors import CalibrationError
-from transcendent.estimators import see_through, transform
+from transcendent.estimators import see_through, take_on_input, transform
 from transcendent.evaluators.calibration import (
     Calibration,
     CalibrationLabel,
@@ -129,10 +129,7 @@ class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     estimator: Any
 
     def __sklearn_tags__(self) -> Any:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
-        tags.input_tags = inner.input_tags
-        tags.classifier_tags = inner.classifier_tags
-        return tags
+        return take_on_input(super().__sklearn_tags__(), self.estimator)
 
 
 class ConformalEvaluator(DetectorWrapper):

@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray
 from transcendent.decisions import Decisions
-from transcendent.estimators import see_through, transform
+from transcendent.estimators import see_through, transform, unwrapped
 
 Choice = Literal["rejected", "margin", "random", "mixed"]
 
@@ -83,7 +83,7 @@ class Retraining:
 
 def margins(rejector: Any, X: Any) -> FloatArray:
     """Distance of each object from the decision boundary; of several detectors, that of their mean."""
-    rejector = getattr(rejector, "rejector_", rejector)  # within a budget
+    rejector = unwrapped(rejector)
     if hasattr(rejector, "detectors_"):
         detectors = [calibrated.detector.estimator for calibrated in rejector.detectors_]
     elif hasattr(rejector, "estimator_"):
