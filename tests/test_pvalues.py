@@ -10,22 +10,33 @@ from hypothesis.extra import numpy as hnp
 
 from transcendent import pvalues
 from transcendent.errors import CalibrationError
-from transcendent.pvalues import ScoreTable, credibility_and_confidence, p_values
+from transcendent.pvalues import ScoreTable, credibility_and_confidence, merge_ties, p_values
 
-# Few distinct values make ties; the neighbours of 1 are where float32 would make false ones.
+# Few distinct values make ties; the neighbours of 1 differ from it by rounding alone.
 few_values = st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), 3.0])
 any_values = st.floats(-1e300, 1e300, allow_nan=False)
 score_lists = st.lists(few_values | any_values, min_size=1, max_size=40)
 
 
-def naive(score, bag, form="paper", u=None):
-    at_least = sum(1 for a in bag if a >= score)
-    greater = sum(1 for a in bag if a > score)
+@np.errstate(over="ignore")
+def rounding_of(score, bag):
+    """How far a score may be off by rounding alone."""
+    single = all(float(np.float32(a)) == a for a in bag) and not all(a == round(a) for a in bag)
+    ordered, tail = sorted(bag), len(bag) // 10
+    return (2.0**-18 if single else 2.0**-30) * max(abs(score), abs(ordered[tail]), abs(ordered[-1 - tail]))
+
+
+def naive(score, bag, form="paper", u=None, *, left_out=None):
+    """By definition; ``left_out`` is a member of the bag that does not count."""
+    noise = rounding_of(score, bag)
+    others = [a for i, a in enumerate(bag) if i != left_out]
+    at_least = sum(1 for a in others if a >= score - noise)
+    greater = sum(1 for a in others if a > score + noise)
     if form == "paper":
-        return at_least / len(bag)
+        return at_least / len(others)
     if form == "plus_one":
-        return (at_least + 1) / (len(bag) + 1)
-    return (greater + u * (at_least - greater + 1)) / (len(bag) + 1)
+        return (at_least + 1) / (len(others) + 1)
+    return (greater + u * (at_least - greater + 1)) / (len(others) + 1)
 
 
 @given(score_lists, score_lists)
@@ -43,7 +54,7 @@ def test_smoothed_p_values_equal_the_definition_and_are_seeded(scores, bag, seed
     assert got == pytest.approx(expected, abs=1e-15)
 
 
-@given(hnp.arrays(float, st.integers(1, 30), elements=st.integers(-50, 50)), st.integers(-50, 50))
+@given(hnp.arrays(float, st.integers(1, 30), elements=st.integers(-9, 9)), st.integers(-9, 9))
 def test_p_values_only_see_the_order_of_scores(bag, score):
     for monotone in (lambda a: 2 * a + 1, lambda a: a**3, np.exp, np.arctan):
         transformed = p_values(monotone(np.array([float(score)])), monotone(bag))
@@ -65,12 +76,14 @@ def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
     got = ScoreTable.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form, uniforms)
     for i in range(n):
         for c in range(3):
-            bag = [scores[j, c] for j in range(n) if codes[j] == c and j != i]
-            if not bag:
+            members = [j for j in range(n) if codes[j] == c]
+            if members == [i]:
                 assert np.isnan(got[i, c])
             else:
                 u = None if uniforms is None else uniforms[i, c]
-                assert got[i, c] == pytest.approx(naive(scores[i, c], bag, form, u), abs=1e-14)
+                own = members.index(i) if i in members else None
+                expected = naive(scores[i, c], scores[members, c].tolist(), form, u, left_out=own)
+                assert got[i, c] == pytest.approx(expected, abs=1e-14)
 
 
 def test_chunks_do_not_change_anything(monkeypatch):
@@ -92,10 +105,34 @@ def test_nor_do_the_longer_ones_of_large_bags(monkeypatch):
         assert p_values(scores, bag).tolist() == whole.tolist()
 
 
-def test_float64_makes_no_false_ties():
-    a = 1.0 + np.arange(1000) * 2.0**-50
-    assert len(np.unique(a.astype(np.float32))) == 1
-    assert p_values(a, a).tolist() == (np.arange(1000, 0, -1) / 1000).tolist()
+def steps(size, *, count=100):
+    return (1.0 + np.arange(count) * size).tolist()
+
+
+@pytest.mark.parametrize(
+    ("scores", "told_apart"),
+    [
+        (steps(2.0**-50), False),  # some last bits of double precision
+        (steps(2.0**-28), True),
+        (
+            np.float32(np.pi) * np.float32(steps(2.0**-22, count=10)),
+            False,
+        ),  # of single precision
+        (np.float32(np.pi) * np.float32(steps(2.0**-16)), True),
+        (np.arange(10.0**6, 10**6 + 100), True),  # whole numbers, exact in any precision
+        (np.append(steps(2.0**-28), 1e9), True),  # one wild score does not blur the others
+    ],
+)
+def test_rounding_makes_ties_and_no_more(scores, told_apart):
+    n = len(scores)
+    p = p_values(scores, scores)
+    assert p.tolist() == ((np.arange(n, 0, -1) / n).tolist() if told_apart else [1.0] * n)
+
+
+def test_ties_that_rounding_has_parted_are_merged():
+    values = np.array([0.3, 0.1 + 0.2, 0.7, 0.1, np.nextafter(0.1, 1), np.nextafter(0.1, 0)])
+    merged = merge_ties(values)
+    assert merged.tolist() == [0.3, 0.3, 0.7, *[np.nextafter(0.1, 0)] * 3]
 
 
 @given(

@@ -10,11 +10,17 @@ strange as the object's own score for y. Three forms of it are offered:
 ``"smoothed"``
     ``(#{α > α_x} + u · (#{α = α_x} + 1)) / (n + 1)`` with u uniform and seeded: exactly uniform
     under exchangeability.
+
+Scores that differ by rounding alone are ties. The last bits of a score depend on how many objects were
+scored at once and on how many threads, so ``α ≥ α_x`` here means: not smaller by more than 2⁻³⁰ of the
+scores' size (2⁻¹⁸ if they were computed in single precision). The size is that of ``α_x`` or, if larger,
+that of the 10% or 90% quantile of the bag.
 """
 
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -30,6 +36,9 @@ Form = Literal["paper", "plus_one", "smoothed"]
 
 _CHUNK = 1 << 16
 _ROWS = 1 << 20
+_SAMPLE = 1 << 12
+_DOUBLE = 2.0**-30
+_SINGLE = 2.0**-18
 
 
 def p_values(
@@ -60,7 +69,42 @@ def p_values(
     bag = np.sort(as_finite(calibration_scores, "calibration_scores", ndim=1))
     queries = as_finite(scores, "scores", ndim=1)
     uniforms = draw_uniforms(form, queries.shape, random_state)
-    return _p_values_of_class(queries, bag, form, uniforms)
+    return _p_values_of_class(queries, bag, rounding(bag), form, uniforms)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How far scores that are to be compared with a bag may be off by rounding alone."""
+
+    relative: float
+    size: float
+
+    def lowered(self, scores: FloatArray) -> FloatArray:
+        """The smallest values that tie with the scores; in the same order as these."""
+        return scores - self.relative * np.maximum(np.abs(scores), self.size)
+
+    def raised(self, scores: FloatArray) -> FloatArray:
+        """The largest values that tie with the scores."""
+        return scores + self.relative * np.maximum(np.abs(scores), self.size)
+
+
+def rounding(bag: FloatArray) -> Rounding:
+    """The rounding of the scores in a sorted bag; whole numbers do not tell single precision."""
+    some = bag[:: -(-len(bag) // _SAMPLE)]
+    with np.errstate(over="ignore"):
+        single = np.array_equal(some, some.astype(np.float32)) and not np.array_equal(some, np.rint(some))
+    tail = len(bag) // 10
+    return Rounding(_SINGLE if single else _DOUBLE, max(abs(bag[tail]), abs(bag[-1 - tail])))
+
+
+def merge_ties(values: FloatArray) -> FloatArray:
+    """The values, with those that differ by rounding alone made equal to the smallest of them."""
+    order = np.argsort(values)
+    ordered = values[order]
+    new = np.append(True, rounding(ordered).lowered(ordered[1:]) > ordered[:-1])
+    merged = np.empty_like(values)
+    merged[order] = ordered[np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))]
+    return merged
 
 
 @dataclass(frozen=True)
@@ -107,6 +151,10 @@ class ScoreTable:
         """Number of calibration scores of each class; p-values move in steps of one over it."""
         return np.array([len(bag) for bag in self.bags])
 
+    @cached_property
+    def _roundings(self) -> list[Rounding]:
+        return [rounding(bag) for bag in self.bags]
+
     def p_values(
         self, scores: FloatArray, form: Form = "paper", uniforms: FloatArray | None = None
     ) -> FloatArray:
@@ -114,7 +162,7 @@ class ScoreTable:
         out = np.empty(scores.shape)
         for c, bag in enumerate(self.bags):
             u = None if uniforms is None else uniforms[:, c]
-            out[:, c] = _p_values_of_class(scores[:, c], bag, form, u)
+            out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form, u)
         return out
 
     def left_out_p_values(
@@ -128,14 +176,16 @@ class ScoreTable:
         for c, bag in enumerate(self.bags):
             rows = everybody if self.pooled else np.flatnonzero(codes == c)
             in_bag, n, p = scores[rows, codes[rows]], len(bag), out[rows, c]
+            at_least = in_bag >= self._roundings[c].lowered(scores[rows, c])
             if n == 1:
                 out[rows, c] = np.nan
             elif uniforms is not None:
-                counted = (in_bag > scores[rows, c]) + uniforms[rows, c] * (in_bag == scores[rows, c])
+                greater = in_bag > self._roundings[c].raised(scores[rows, c])
+                counted = greater + uniforms[rows, c] * (at_least & ~greater)
                 out[rows, c] = (p * (n + 1) - counted) / n
             else:
                 size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)
-                out[rows, c] = np.rint(p * size - (in_bag >= scores[rows, c])) / divisor
+                out[rows, c] = np.rint(p * size - at_least) / divisor
         return out
 
 
@@ -194,7 +244,7 @@ def _scatter(scores: AnyArray, codes: IntArray, bags: Sequence[FloatArray]) -> N
 
 
 def _p_values_of_class(
-    queries: FloatArray, bag: FloatArray, form: Form, uniforms: FloatArray | None
+    queries: FloatArray, bag: FloatArray, noise: Rounding, form: Form, uniforms: FloatArray | None
 ) -> FloatArray:
     """Chunked, so that the temporaries stay small however many objects are judged."""
     n = len(bag)
@@ -203,10 +253,10 @@ def _p_values_of_class(
         # Sorted queries walk through the bag in order: several times faster than jumping about in it.
         order = np.argsort(queries[rows])
         ordered = queries[rows][order]
-        at_least = n - np.searchsorted(bag, ordered, side="left")
+        at_least = n - np.searchsorted(bag, noise.lowered(ordered), side="left")
         part = out[rows]
         if uniforms is not None:
-            greater = n - np.searchsorted(bag, ordered, side="right")
+            greater = n - np.searchsorted(bag, noise.raised(ordered), side="right")
             part[order] = (greater + uniforms[rows][order] * (at_least - greater + 1)) / (n + 1)
         elif form == "plus_one":
             part[order] = (at_least + 1) / (n + 1)

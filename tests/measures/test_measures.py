@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA
@@ -7,6 +8,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
+from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -44,6 +46,36 @@ def test_neighbour_share_is_what_scikit_learns_neighbours_say(three):
     knn = KNeighborsClassifier(7).fit(X, y)
     scores = NeighbourShare(7).fit(knn, X, y).scores(knn, X)
     np.testing.assert_allclose(scores, 1 - knn.predict_proba(X))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_neighbours_at_the_same_distance_share_the_places_left(metric, form):
+    """Small whole numbers: many copies with different labels, and many different rows equally far away."""
+    rng = np.random.default_rng(0)
+    X, y, new = 1.0 + rng.integers(0, 3, (120, 4)), rng.integers(0, 3, 120), 1.0 + rng.integers(0, 3, (30, 4))
+    knn = KNeighborsClassifier().fit(X, y)
+    share = NeighbourShare(5, metric=metric).fit(knn, form(X), y)
+    for rows, left_out in ((new, False), (X, True)):
+        found = share.left_out_scores(knn, form(X), y) if left_out else share.scores(knn, form(rows))
+        distances = pairwise_distances(rows, X, metric=metric).round(9)
+        if left_out:
+            np.fill_diagonal(distances, np.inf)
+        for i, d in enumerate(distances):
+            last = np.sort(d)[4]
+            places = (d < last) + (d == last) * (5 - np.sum(d < last)) / np.sum(d == last)
+            expected = [1 - places[y == c].sum() / 5 for c in range(3)]
+            np.testing.assert_allclose(found[i], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_no_distance_is_left_between_equal_rows(metric):
+    rng = np.random.default_rng(0)
+    X, y = rng.random((200, 50)).repeat(4, axis=0), np.arange(800) // 4 % 2
+    ratio = NeighbourRatio(3, metric=metric).fit(LinearSVC().fit(X, y), X, y)
+    np.testing.assert_array_equal(np.sort(ratio.scores(None, X), axis=1), np.tile([0.0, 1.0], (800, 1)))
+    alone = NeighbourRatio(3, metric=metric).fit(LinearSVC().fit(X, y), X, y).scores(None, X[:1])
+    np.testing.assert_array_equal(alone, ratio.scores(None, X)[:1])
 
 
 def test_neighbour_ratio_follows_its_definition(three):

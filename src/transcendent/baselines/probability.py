@@ -1,5 +1,6 @@
 """Thresholds on class probabilities: what most people try first."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from transcendent.evaluators.calibration import resolve_search
 from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
-from transcendent.pvalues import credibility_and_confidence
+from transcendent.pvalues import credibility_and_confidence, merge_ties, rounding
 
 
 class ProbabilityThresholds(CalibratedBaseline):
@@ -94,11 +95,15 @@ class ProbabilityThresholds(CalibratedBaseline):
         calibration = self.evaluator_.calibration_
         p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
-        self.result_ = search.find(
-            self.classes_[calibration.actual],
-            self.classes_[calibration.predicted],
-            *credibility_and_confidence(p, calibration.predicted),
-            classes=self.classes_,
+        values = credibility_and_confidence(p, calibration.predicted)
+        result = search.find_coded(
+            calibration.actual, calibration.predicted, *map(merge_ties, values), classes=self.classes_
+        )
+        credibility, confidence = (rounding(np.sort(value)) for value in values)
+        self.result_ = replace(
+            result,  # below all that ties with the objects the thresholds were found at
+            credibility_thresholds=credibility.lowered(result.credibility_thresholds).clip(0),
+            confidence_thresholds=confidence.lowered(result.confidence_thresholds).clip(0),
         )
         return self
 

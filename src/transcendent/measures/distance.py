@@ -6,14 +6,25 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
-from sklearn.metrics.pairwise import paired_cosine_distances
+from sklearn.metrics.pairwise import (
+    cosine_distances,
+    euclidean_distances,
+    paired_cosine_distances,
+    paired_euclidean_distances,
+)
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.utils import check_array
+from sklearn.utils.extmath import row_norms
 
-from transcendent.arrays import FloatArray, chunks, encode_labels, take_rows
+from transcendent.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
+from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 from transcendent.measures.sparse_search import SparseSearch
 
 Metric = Literal["euclidean", "cosine"]
+
+_NEAR = 1e-3
+_TIED = 2.0**-36
 
 
 class CentroidDistance(Measure):
@@ -52,7 +63,10 @@ class CentroidDistance(Measure):
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Distances to the class centroids."""
         distances: FloatArray = pairwise_distances(X, self.centroids_, metric=self.metric)
-        return distances
+        if self.metric == "cosine":
+            return distances
+        every = np.broadcast_to(np.arange(len(self.centroids_)), distances.shape)
+        return _sharpened(distances, X, self.centroids_, every)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
         """Distances to the centroids; to that of its own class, to the mean of the other members."""
@@ -82,10 +96,14 @@ def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
 class NeighbourShare(Measure):
     """Share of the nearest training objects that belong to other classes.
 
+    Training objects at the same distance share the places that are left for them: of four that tie for the
+    last place, each counts a quarter. So copies with different labels, and rows of a few binary columns, are
+    not drawn by chance.
+
     Parameters
     ----------
     n_neighbors : int
-        How many nearest objects are asked.
+        Number of nearest objects that count.
     metric : {"euclidean", "cosine"}
         Which distance.
     """
@@ -97,20 +115,46 @@ class NeighbourShare(Measure):
         self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
-        """Index the training rows."""
+        """Keep the training rows."""
         codes = encode_labels(y, estimator.classes_, "y")
         self.neighbours_ = KNeighborsClassifier(self.n_neighbors, metric=self.metric).fit(X, codes)
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Shares in [0, 1]."""
-        share: FloatArray = 1.0 - self.neighbours_.predict_proba(X)
-        return share
+        return self._shares(check_array(X, accept_sparse="csr", dtype=np.float64), left_out=False)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Shares among the nearest other training objects."""
-        share: FloatArray = 1.0 - self.neighbours_.predict_proba(None)
-        return share
+        return self._shares(self.neighbours_._fit_X, left_out=True)
+
+    def _shares(self, X: Any, *, left_out: bool) -> FloatArray:
+        rows, codes = self.neighbours_._fit_X, self.neighbours_._y
+        k, n_others = self.n_neighbors, len(codes) - left_out
+        if k > n_others:
+            raise MeasureError(
+                f"NeighbourShare({k}) needs {k} training rows to compare with, not {n_others}."
+            )
+        by_class = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[by_class], np.arange(len(self.neighbours_.classes_)))
+        rows, shares = rows[by_class], np.empty((X.shape[0], len(starts)))
+        for cut in chunks(X.shape[0], max(1, (1 << 23) // len(codes))):
+            squares, noise = self._squares(X[cut], rows)
+            if left_out:
+                squares[by_class[None] == np.arange(cut.start, cut.stop)[:, None]] = np.inf
+            last = np.partition(squares, k - 1, axis=1)[:, k - 1, None]
+            closer = np.add.reduceat(squares < last - noise, starts, axis=1, dtype=np.intp)
+            tied = np.add.reduceat(np.abs(squares - last) <= noise, starts, axis=1, dtype=np.intp)
+            left = k - closer.sum(axis=1, keepdims=True)
+            shares[cut] = 1.0 - (closer + left * (tied / tied.sum(axis=1, keepdims=True))) / k
+        return shares
+
+    def _squares(self, X: Any, rows: Any) -> tuple[FloatArray, Any]:
+        """(n, rows) distances, squared if Euclidean, and by how much rounding may part equal ones."""
+        if self.metric == "cosine":
+            return cosine_distances(X, rows), _TIED
+        size = row_norms(X, squared=True)[:, None] + row_norms(rows, squared=True).max()
+        return euclidean_distances(X, rows, squared=True), _TIED * size
 
 
 class NeighbourRatio(Measure):
@@ -161,7 +205,7 @@ class NeighbourRatio(Measure):
             if isinstance(index, SparseSearch):  # none is nearer to a row than itself
                 nearest = index.distances(take_rows(X, members), k + 1)[:, 1:]
             else:
-                nearest = index.kneighbors(None, n_neighbors=k)[0]
+                nearest = _nearest(index, None, k)
             d[members, c] = nearest.mean(axis=1)
         return _relative(d)
 
@@ -177,9 +221,32 @@ class NeighbourRatio(Measure):
             if isinstance(index, SparseSearch):
                 nearest = index.distances(X, min(self.n_neighbors, index.rows_.shape[0]))
             else:
-                nearest = index.kneighbors(X, n_neighbors=min(self.n_neighbors, index.n_samples_fit_))[0]
+                nearest = _nearest(index, X, min(self.n_neighbors, index.n_samples_fit_))
             means.append(nearest.mean(axis=1))
         return np.column_stack(means)
+
+
+def _nearest(index: NearestNeighbors, X: Any, k: int) -> FloatArray:
+    """Distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
+    distances, found = index.kneighbors(X, n_neighbors=k)
+    if index.metric == "cosine":
+        return np.where(distances < _TIED, 0.0, distances)  # between parallel rows some 1e-16, at random
+    return _sharpened(distances, index._fit_X if X is None else X, index._fit_X, found)
+
+
+def _sharpened(distances: FloatArray, X: Any, rows: Any, found: IntArray) -> FloatArray:
+    """(n, k) Euclidean distances from ``X`` to the ``found`` rows, with small ones taken from differences.
+
+    Libraries expand the square, which leaves some 1e-8 between equal rows: another 1e-8 in every batch.
+    """
+    queries = check_array(X, accept_sparse="csr", dtype=np.float64)
+    targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
+    near = distances < _NEAR * row_norms(queries)[:, None]
+    i, j = np.nonzero(near)
+    for cut in chunks(len(i), max(1, (1 << 20) // queries.shape[1])):
+        pairs = queries[i[cut]], targets[found[i[cut], j[cut]]]
+        distances[i[cut], j[cut]] = paired_euclidean_distances(*pairs)
+    return distances
 
 
 def _relative(d: FloatArray) -> FloatArray:
