@@ -113,7 +113,19 @@ class TestBudget:
 
     @pytest.mark.parametrize(
         ("budget", "rejected"),
-        [({"rate": 0.15}, 6), ({"count": 7}, 7), ({"count": 99}, 40), ({"rate": 0}, 0)],
+        [
+            ({"rate": 0.15}, 6),
+            ({"count": 7}, 7),
+            ({"rate": 0}, 0),
+            ({"count": 0}, 0),
+            ({"rate": 1}, 40),
+            ({"rate": 1 / 40}, 1),
+            ({"rate": 39 / 40}, 39),
+            ({"rate": 0.0374}, 1),
+            ({"rate": 0.0376}, 2),
+            ({"rate": 0.0625}, 2),  # a half, to the even number
+            ({"rate": 0.0875}, 4),
+        ],
     )
     def test_rejects_so_many_the_least_credible_first(self, budget, rejected):
         before, after = self.many(), self.many().within_budget(**budget)
@@ -121,6 +133,21 @@ class TestBudget:
         np.testing.assert_array_equal(after.credibility, before.credibility)
         if 0 < rejected < 40:
             assert after.credibility[after.rejected].max() <= after.credibility[after.accepted].min()
+
+    @pytest.mark.parametrize("n", [1, 2, 9])
+    @pytest.mark.parametrize("budget", [{"rate": 0.1}, {"rate": 0.9}, {"count": 9}, {"count": 80}])
+    def test_too_few_objects_to_choose_from_are_refused(self, n, budget):
+        """Rounded, they would all be accepted, or all be rejected, call after call."""
+        with pytest.raises(ValueError, match=rf"cannot choose among {n} object.*period.*StreamingBudget"):
+            self.many(n).within_budget(**budget)
+
+    def test_a_whole_number_of_objects_is_one_whatever_the_last_bit(self):
+        for n in range(2, 200):
+            for rate in (1 / n, 1 - 1 / n):
+                assert self.many(n).within_budget(rate).rejected.sum() == round(rate * n)
+
+    def test_nothing_has_nothing_to_reject(self):
+        assert len(self.many()[:0].within_budget(0.1)) == 0
 
     def test_ties_go_by_confidence(self):
         after = self.many().within_budget(count=5)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transcendent.budget import RejectionBudget
+    from transcendent.budget import RejectionBudget, StreamingBudget
     from transcendent.decisions import Decisions, Rejector
     from transcendent.evaluators.cross import CrossConformalEvaluator
     from transcendent.evaluators.inductive import InductiveEvaluator
@@ -45,11 +45,12 @@ __all__ = [
     "RejectionRate",
     "Rejector",
     "ScoreEvaluator",
+    "StreamingBudget",
     "TransductiveEvaluator",
 ]
 
 _HOMES = {
-    "budget": ("RejectionBudget",),
+    "budget": ("RejectionBudget", "StreamingBudget"),
     "decisions": ("Decisions", "Rejector"),
     "evaluators.cross": ("CrossConformalEvaluator",),
     "evaluators.inductive": ("InductiveEvaluator",),

@@ -95,21 +95,25 @@ class Decisions:
         count: int | None = None,
         ranked_by: Literal["credibility", "confidence"] = "credibility",
     ) -> Self:
-        """The same answers with just so many rejected, the least credible first.
+        """Return the same answers with a fixed number rejected, the least credible first.
 
-        Objects that tie are told apart by the other of credibility and confidence, then by their order.
+        The objects compete with each other: take them all at once, not in parts. Those that tie are told
+        apart by the other of credibility and confidence, then by their order. A budget of less than one
+        object, or one that leaves less than one, is refused, unless it is nothing (0) or everything
+        (``rate=1``): rounded, it would reject none or all of every such set, however many there are.
 
         Parameters
         ----------
         rate : float or None
-            Share of the objects to reject, rounded to whole objects.
+            Share of the objects to reject, rounded to the nearest whole number of objects (a half to the
+            even one).
         count : int or None
-            Number of objects to reject, instead of a share; all of them if there are fewer.
+            Number of objects to reject, instead of a share; fewer than there are.
         ranked_by : {"credibility", "confidence"}
             Which of the two orders the objects.
         """
         check_budget(rate, count)
-        n = round(rate * len(self)) if count is None else count  # type: ignore[operator]
+        n = budget_of(len(self), rate, count)
         other = self.confidence if ranked_by == "credibility" else self.credibility
         accepted = np.ones(len(self), dtype=bool)
         accepted[np.lexsort((other, getattr(self, ranked_by)))[:n]] = False
@@ -225,6 +229,18 @@ def check_budget(rate: float | None, count: int | None) -> None:
         raise ValueError(f"rate is a share between 0 and 1, not {rate!r}.")
     if count is not None and (not isinstance(count, int | np.integer) or count < 0):
         raise ValueError(f"count is a number of objects, not {count!r}.")
+
+
+def budget_of(n: int, rate: float | None, count: int | None) -> int:
+    """Return how many of n objects a budget rejects; refuse one that has no choice between them."""
+    exact = float(count) if rate is None else round(rate * n, 9)  # type: ignore[arg-type]
+    if exact == 0 or rate == 1 or 1 <= exact <= n - 1:
+        return round(exact)
+    budget = f"count={count}" if rate is None else f"rate={rate} (that is {exact:.3g})"
+    raise ValueError(
+        f"a budget of {budget} cannot choose among {n} object(s): it is less than one, or leaves less than "
+        "one. Give all objects of a period at once, or objects as they come to a StreamingBudget."
+    )
 
 
 def _html_row(tag: str, cells: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from transcendent import (
     InductiveEvaluator,
     RejectionBudget,
     Rejector,
+    StreamingBudget,
     TransductiveEvaluator,
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
@@ -44,6 +45,8 @@ REJECTORS = {
     "drift measure": InductiveEvaluator(SVM, measure=drift_measure(random_state=0), random_state=0),
     "budget": RejectionBudget(InductiveEvaluator(SVM, random_state=0), count=40),
     "budget, CP-Reject": RejectionBudget(CPReject(SVM, random_state=0), rate=0.1),
+    "stream": StreamingBudget(InductiveEvaluator(SVM, random_state=0), rate=0.1, window=100),
+    "stream, CP-Reject": StreamingBudget(CPReject(SVM, random_state=0), rate=0.1),
     "DroidEvolver": DroidEvolver(buffer_size=100, random_state=0),
 }
 X, y = make_classification(900, n_informative=6, flip_y=0.1, random_state=0)
