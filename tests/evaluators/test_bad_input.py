@@ -1,5 +1,7 @@
 """Bad input gives a clear error, never a wrong number."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -206,6 +208,74 @@ def test_thresholds_that_cannot_be_had_do_not_cost_the_fit(evaluator):
     assert fitted.rethreshold("auto").decide(X).accepted.tolist() == plain.decide(X).accepted.tolist()
 
 
+def frozen_state(evaluator):
+    """Everything a user can see of an evaluator's state, the bits of its arrays included."""
+    detectors = getattr(evaluator, "detectors_", [evaluator])
+    calibrations = [getattr(each, "calibration", getattr(each, "calibration_", None)) for each in detectors]
+    results = [getattr(each, "result", getattr(each, "result_", None)) for each in detectors]
+    return pickle.dumps((evaluator.search_, calibrations, results, sorted(vars(evaluator))))
+
+
+GREEDY = ExactSearch("f1", max_rejection=0.01, constraints=F1() >= 1.0)
+FLIPPED = np.where(np.arange(300) % 3 == 0, 1 - y, y)
+
+
+@every_evaluator
+class TestACallThatFailsChangesNothing:
+    @pytest.mark.parametrize(
+        ("rows", "labels"),
+        [
+            (X, np.where(y == 0, 7, y)),
+            (X[y == 0], y[y == 0]),
+            (X, y[:-1]),
+            (with_entry(np.nan, np.asarray), y[:60]),
+            (X[:, :5], y),
+            (np.vstack([X[y == 0][:3], X[y == 1][:3]]), [0, 0, 0, 1, 1, 1]),
+        ],
+        ids=[
+            "bad labels",
+            "class without objects",
+            "lengths",
+            "NaN",
+            "width",
+            "few, and warnings are errors",
+        ],
+    )
+    def test_recalibrate(self, evaluator, rows, labels):
+        fitted = clone(evaluator).fit(X, y)
+        before, decided = frozen_state(fitted), pickle.dumps(fitted.decide(X))
+        with pytest.raises((ValueError, CalibrationWarning)):
+            fitted.recalibrate(rows, labels)
+        assert frozen_state(fitted) == before
+        assert pickle.dumps(fitted.rethreshold("auto").decide(X)) == decided
+
+    def test_recalibrate_without_thresholds(self, evaluator):
+        strict = ExactSearch("f1", max_rejection=0.5, constraints=F1() >= 0.9)
+        fitted = clone(evaluator).set_params(search=strict).fit(X, y)
+        before, decided = frozen_state(fitted), pickle.dumps(fitted.decide(X))
+        with pytest.raises(InfeasibleError):
+            fitted.recalibrate(X, FLIPPED)
+        assert frozen_state(fitted) == before
+        assert pickle.dumps(fitted.rethreshold(strict).decide(X)) == decided
+
+    @pytest.mark.parametrize("search", [GREEDY, "exact"])
+    def test_rethreshold(self, evaluator, search):
+        fitted = clone(evaluator).fit(X, FLIPPED)
+        before, decided = frozen_state(fitted), pickle.dumps(fitted.decide(X))
+        with pytest.raises(ValueError, match=r"max_rejection|constraint|search must be|satisf"):
+            fitted.rethreshold(search)
+        assert frozen_state(fitted) == before
+        assert pickle.dumps(fitted.decide(X)) == decided
+
+    def test_rethreshold_after_a_fit_without_thresholds(self, evaluator):
+        fitted = clone(evaluator).set_params(search=GREEDY)
+        for again in (lambda: fitted.fit(X, FLIPPED), lambda: fitted.rethreshold(GREEDY)):
+            with pytest.raises(InfeasibleError):
+                again()
+        decided = fitted.rethreshold("auto").decide(X).accepted
+        np.testing.assert_array_equal(decided, clone(evaluator).fit(X, FLIPPED).decide(X).accepted)
+
+
 def test_times_are_refused_where_all_rows_calibrate():
     frozen = FrozenEstimator(LogisticRegression().fit(X, y))
     with pytest.raises(ValueError, match="pass the recent rows alone"):
@@ -311,6 +381,23 @@ class TestScores:
             with pytest.warns(CalibrationWarning, match="from probabilities pass -p"):
                 ScoreEvaluator().fit(np.column_stack([-suspicion + shift, suspicion]), y, y)
             ScoreEvaluator().fit(np.column_stack([suspicion + shift, -suspicion]), y, y)
+
+    def test_a_rethreshold_that_fails_changes_nothing(self):
+        answers = (X[:, 0] > 0).astype(int)
+        vendor = ScoreEvaluator().fit(self.scores, FLIPPED, answers)
+        before = frozen_state(vendor)
+        for search in (GREEDY, "exact"):
+            with pytest.raises(ValueError, match=r"max_rejection|constraint|search must be|satisf"):
+                vendor.rethreshold(search)
+            assert frozen_state(vendor) == before
+
+    def test_thresholds_that_cannot_be_had_do_not_cost_the_fit(self):
+        answers = (X[:, 0] > 0).astype(int)
+        vendor = ScoreEvaluator(search=GREEDY)
+        with pytest.raises(InfeasibleError):
+            vendor.fit(self.scores, FLIPPED, answers)
+        plain = ScoreEvaluator().fit(self.scores, FLIPPED, answers)
+        assert frozen_state(vendor.rethreshold("auto")) == frozen_state(plain)
 
     def test_a_fit_that_fails_leaves_no_evaluator(self):
         vendor = ScoreEvaluator().fit(self.scores, y, y)

@@ -161,7 +161,8 @@ class ConformalEvaluator(DetectorWrapper):
     def rethreshold(self, search: Any) -> Self:
         """Search new thresholds on the stored calibration objects; nothing is refitted.
 
-        Also after a ``fit`` that ended in an `InfeasibleError`: what it fitted is kept.
+        Also after a ``fit`` that ended in an `InfeasibleError`: what it fitted is kept. A call that fails
+        changes nothing.
         """
         check_is_fitted(self, ["detectors_", "_unthresholded"], all_or_any=any)
         calibrated = self.__dict__.get("_unthresholded") or [
@@ -174,13 +175,14 @@ class ConformalEvaluator(DetectorWrapper):
         """Replace the calibration objects by new labelled ones; the detector is not refitted.
 
         The thresholds are searched anew, by the search last used (``search_``). Rows the detector was
-        fitted on make p-values too optimistic: give others.
+        fitted on make p-values too optimistic: give others. A call that fails changes nothing.
         """
         X, y = indexable(self._check_rows(X), column_or_1d(y))
         detectors = [each.detector for each in self.detectors_]
         calibrated = [(d, self._calibration(d.measure, *d.answer(X), y)) for d in detectors]
-        self._set_thresholds(calibrated, self.search_)
+        thresholded = _thresholded(calibrated, self.search_)
         warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=3)
+        self.detectors_ = thresholded
         return self
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -231,18 +233,15 @@ class ConformalEvaluator(DetectorWrapper):
         )
 
     def _finish_fit(self, calibrated: list[tuple[Detector, Calibration]]) -> Self:
+        self._unthresholded = calibrated  # kept, should no thresholds be found
         self._set_thresholds(calibrated, resolve_search(self.search, len(self.classes_)))
         warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=4)
         return self
 
     def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
-        self._unthresholded = calibrated  # kept, should no thresholds be found
-        self.detectors_ = [
-            CalibratedDetector(detector, calibration, calibration.search(search))
-            for detector, calibration in calibrated
-        ]
+        self.detectors_ = _thresholded(calibrated, search)
         self.search_ = search
-        del self._unthresholded
+        self.__dict__.pop("_unthresholded", None)
 
     def _decide(self, X: Any, quorum: int = 1) -> Decisions:
         (X,) = indexable(self._check_rows(X))
@@ -385,6 +384,14 @@ def in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> t
 def needs_rows(measure: Measure) -> bool:
     """Whether the measure still has to learn from rows."""
     return measure.needs_rows and not isinstance(measure, FrozenEstimator)
+
+
+def _thresholded(calibrated: list[tuple[Detector, Calibration]], search: Search) -> list[CalibratedDetector]:
+    """Return the detectors with the thresholds that the search finds for each."""
+    return [
+        CalibratedDetector(detector, calibration, calibration.search(search))
+        for detector, calibration in calibrated
+    ]
 
 
 def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:

@@ -154,10 +154,14 @@ class ScoreEvaluator(BaseEstimator):
         return self.calibration_.table.p_values(self.calibration_.merge(checked), self.p_value, uniforms)
 
     def rethreshold(self, search: Any) -> Self:
-        """Search new thresholds on the stored calibration objects."""
+        """Search new thresholds on the stored calibration objects.
+
+        Also after a ``fit`` that ended in an `InfeasibleError`. A call that fails changes nothing.
+        """
         check_is_fitted(self, "calibration_")
-        self.search_ = resolve_search(search, len(self.classes_))
-        self.result_ = self.calibration_.search(self.search_)
+        search = resolve_search(search, len(self.classes_))
+        self.result_ = self.calibration_.search(search)
+        self.search_ = search
         return self
 
     def _calibrate_in(
