@@ -170,6 +170,23 @@ def test_equal_mean_credibilities_go_by_class_order():
         assert votes.tolist() == [3]
 
 
+def test_folds_that_predict_another_label_do_not_break_ties():
+    """Credibility is that of a predicted label; the p-values of the others only enter the reported mean."""
+
+    def says(label, p):
+        codes, values = np.array([label]), np.array([p])
+        credibility = values[:, label]
+        return SimpleNamespace(
+            judge=lambda X, u: Judgement(codes, values, credibility, np.array([1.0]), np.array([True]))
+        )
+
+    two = [says(0, [0.5, 0.45]), says(1, [0.0, 0.4])]
+    for order in (two, two[::-1]):
+        _, judged = _vote(order, None, None)
+        assert judged.codes.tolist() == [0]
+        assert judged.credibility.tolist() == [0.25]
+
+
 def test_smoothed_p_values_of_new_objects_have_draws_of_their_own():
     X, y = data(400)
     ice = InductiveEvaluator(

@@ -132,6 +132,55 @@ def test_one_part_alone_is_at_most_a_step_of_the_bag_above_itself(old, new):
     assert step.max() <= ties / 10 + 1e-12
 
 
+def transductive_count(calibration, new, c):
+    """How many of a class, the new object included, are as strange when all are ranked beside each other."""
+    members = np.vstack([calibration.scores[calibration.actual == c, c], new[None, c]])
+    merged = calibration.merging.scores(np.mean(members[None] >= members[:, None], axis=1))
+    return int(np.sum(merged >= merged[-1]))
+
+
+def steps_too_high(old, new, rule):
+    """Of each new object and class, how many steps of the bag the p-value is above the transductive one."""
+    n = len(old)
+    calibration = Calibration(
+        classes=np.array([0, 1]),
+        scores=old,
+        actual=np.arange(n) % 2,
+        predicted=np.arange(n) % 2,
+        form="plus_one",
+        merging=Merging(rule),
+    )
+    found = calibration.table.p_values(calibration.merge(new), "plus_one") * (n // 2 + 1)
+    expected = [[transductive_count(calibration, one, c) for c in (0, 1)] for one in new]
+    return np.rint(found).astype(int) - expected
+
+
+@settings(max_examples=60)
+@given(coarse, coarse, st.sampled_from(RULES))
+def test_p_values_are_never_below_those_of_full_transduction(old, new, rule):
+    assert steps_too_high(old, new, rule).min() >= 0
+    assert steps_too_high(old[:, :, :1], new[:, :, :1], rule).max() <= 1
+
+
+def test_p_values_are_half_a_step_above_those_of_full_transduction():
+    rng = np.random.default_rng(0)
+    for n_parts in (2, 3, 6):
+        scores = 0.7 * rng.normal(size=(300, 1, 1)) + rng.normal(size=(300, 2, n_parts))
+        steps = steps_too_high(scores[:200], scores[200:], "fisher")
+        assert 0.3 < steps.mean() < 0.7
+        assert np.quantile(steps, 0.99) <= 3
+
+
+def test_p_values_can_be_many_steps_above_those_of_full_transduction():
+    """Each of thirteen members is as strange as the new object, and less so once that one is ranked too."""
+    crossing = [(24, 6), (20, 7), (18, 8), (16, 9), (14, 10), (13, 11)]
+    crossing += [(second, first) for first, second in crossing]
+    others = sorted(set(range(1, 25)) - {rank for rank, _ in crossing})
+    ranks = np.array(crossing + [(rank, rank) for rank in others])  # 1 is the strangest
+    old = np.repeat(-ranks[:, None, :].astype(float), 2, axis=0).repeat(2, axis=1)
+    assert (steps_too_high(old, np.full((1, 2, 2), -11.5), "fisher") == 13).all()
+
+
 def test_fisher_and_the_geometric_mean_are_one_rule():
     X, y = data()
     by_fisher, by_geometric = (

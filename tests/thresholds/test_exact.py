@@ -16,6 +16,7 @@ from transcendent import (
     GridSearch,
     MacroF1,
     Precision,
+    QuartileSearch,
     RandomSearch,
     Recall,
     RejectionRate,
@@ -248,3 +249,25 @@ def test_counts_agree_with_counting():
         assert tally.actual[0].tolist() == np.bincount(y[kept], minlength=3).tolist()
         assert tally.predicted[0].tolist() == np.bincount(labels[kept], minlength=3).tolist()
         assert tally.correct[0].tolist() == np.bincount(y[kept & (y == labels)], minlength=3).tolist()
+
+
+def test_best_is_best_of_thresholds_up_to_one():
+    """A credibility of 1 is rejected by none, although without these answers there would be no error."""
+    y, labels, credibility = [0, 0, 1, 0, 0], [0, 0, 1, 1, 1], [0.2, 1, 0.4, 1, 1]
+    found = ExactSearch("error", max_rejection=None).find(y, labels, credibility)
+    assert found.certified
+    assert found.value == 0.4
+    assert found.accepts(np.array([1]), np.array([1.0]), np.array([0.0])).all()
+    assert "Error() = 0.4, proven best of thresholds from 0 to 1, 0.0% rejected" in repr(found)
+
+
+def test_a_result_says_what_is_proven():
+    y = np.arange(60) % 3
+    labels, credibility = np.where(np.arange(60) % 7, y, 0), np.arange(60) % 11 / 10
+    for search, said in (
+        (ExactSearch("accuracy"), "of thresholds from 0 to 1"),
+        (RandomSearch("accuracy", trials=10, random_state=0), "not proven best"),
+        (QuartileSearch(), "a rule"),
+        (ExactSearch("rejection_rate"), "nothing is rejected"),
+    ):
+        assert said in repr(search.find(y, labels, credibility))

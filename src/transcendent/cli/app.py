@@ -404,7 +404,7 @@ def _promised(promises: list[dict[str, Any]]) -> str:
     )
     if objective is None or promises[0]["value"] is None:
         return rejected
-    proven = " (proven best)" if all(p["certified"] for p in promises) else ""
+    proven = " (proven best of thresholds from 0 to 1)" if all(p["certified"] for p in promises) else ""
     objective = objective.removesuffix("()")
     return f"{rejected}; {objective} there is {_span([p['value'] for p in promises])}{proven}"
 

@@ -143,10 +143,11 @@ class Calibration:
 
     @cached_property
     def _own_part_p_values(self) -> FloatArray:
-        """Those of the calibration objects.
+        """(n, classes, parts) p-values of the calibration objects.
 
-        A member of the bag is not counted twice, but divided by the size the bag has with a new object: as
-        strange as it could be beside that one. So no new object is called stranger than it is.
+        Of a member of the bag it is the smallest one it could have beside a new object: counted once, and
+        divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
+        are too high by as many steps as there are members whom their true p-value would rank otherwise.
         """
         p, own = self._part_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
         size = self.counts[self.actual, None] + 1

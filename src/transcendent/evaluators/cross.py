@@ -16,9 +16,10 @@ from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate
 class CrossConformalEvaluator(FoldedEvaluator):
     """Splits the rows into folds; each fold calibrates a detector fitted on all the others.
 
-    The label of an object is the one most folds predict (ties: the higher mean credibility, then class
-    order). It is accepted if at least ``quorum`` folds both predict that label and accept it. The quorum is
-    chosen when deciding: a larger one accepts less, and nothing is refitted.
+    The label of an object is the one most folds predict. A tie goes to the higher mean credibility among the
+    folds that predict the label, then to class order. It is accepted if at least ``quorum`` folds both
+    predict that label and accept it. The quorum is chosen when deciding: a larger one accepts less, and
+    nothing is refitted.
 
     Parameters other than ``cv`` and ``n_jobs`` are those of `InductiveEvaluator`.
 

@@ -19,7 +19,8 @@ class CombinedMeasure(Measure):
 
     Each part scores every object. Calibration turns the scores of each part into p-values, merges these
     into one score per class, and ranks that score among the calibration objects' own: the outcome is a
-    p-value like any other, at most a step of the bag too high. The detector's labels do not change; only
+    p-value like any other. It is never lower than if all calibration objects were ranked anew beside each
+    new object, and mostly at most a few steps of the bag higher. The detector's labels do not change; only
     the judgement of them does.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, encode_labels
 from transcendent.errors import InfeasibleError
 from transcendent.thresholds.counts import Counts, count
 from transcendent.thresholds.metrics import Constraint, Metric, RejectionRate, resolve_metric
@@ -16,7 +16,7 @@ from transcendent.thresholds.metrics import Constraint, Metric, RejectionRate, r
 On = Literal["credibility", "confidence", "both"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """Thresholds, and what they promise on the calibration set.
 
@@ -29,7 +29,7 @@ class SearchResult:
     value : float
         Its value on the calibration set.
     bound : float or None
-        No thresholds on this calibration set do better than this; None where nothing is proven.
+        No thresholds from 0 to 1 do better than this on this calibration set; None where nothing is proven.
     rejection_rate : float
         Share of the calibration set that is rejected.
     trials : int
@@ -57,8 +57,30 @@ class SearchResult:
 
     @property
     def certified(self) -> bool:
-        """Whether the value is proven to be the best there is."""
+        """Whether the value is proven to be the best that thresholds from 0 to 1 reach.
+
+        None of them rejects an answer whose credibility (or confidence) is 1.
+        """
         return self.gap is not None and self.gap <= 1e-9
+
+    def __repr__(self) -> str:
+        reached = (
+            "a rule" if self.objective is None else f"{self.objective} = {self.value:.4g}, {self._proof()}"
+        )
+        given = [("credibility", self.credibility_thresholds), ("confidence", self.confidence_thresholds)]
+        thresholds = "; ".join(
+            f"{name} >= {abbreviate(values.round(4))}" for name, values in given if values.any()
+        )
+        return (
+            f"{type(self).__name__}({thresholds or 'nothing is rejected'}; "
+            f"in calibration: {reached}, {self.rejection_rate:.1%} rejected)"
+        )
+
+    def _proof(self) -> str:
+        if self.gap is None:
+            return "not proven best"
+        near = "proven best" if self.certified else f"at most {self.gap:.2g} from the best"
+        return f"{near} of thresholds from 0 to 1"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The best thresholds there are, with a proof or a bound.
+"""The best thresholds from 0 to 1, with a proof or a bound.
 
 Every ratio metric is a sum over predicted classes of counts that depend on one threshold each, so
 Dinkelbach's iteration turns "maximise N / D" into "maximise Σ_c g_c(τ_c)" with g = N − λD, and a constraint
@@ -32,7 +32,8 @@ class ExactSearch(ConstrainedSearch):
     """Thresholds that are proven best on the calibration set, or come with a bound on what could be better.
 
     With two classes the result is certified. With more, ``result.gap`` tells how far from the best it can
-    be at most; 0 is a proof. ``MacroF1`` is no ratio of sums: it is improved class by class, unproven.
+    be at most; 0 is a proof. Best means best of thresholds from 0 to 1, none of which rejects an answer whose
+    credibility is 1. ``MacroF1`` is no ratio of sums: it is improved class by class, unproven.
 
     Parameters
     ----------
