@@ -23,6 +23,7 @@ from transcendent import (
     TransductiveEvaluator,
 )
 from transcendent.errors import CalibrationError, CalibrationWarning, InfeasibleError, MeasureError
+from transcendent.measures import CombinedMeasure
 
 X, y = make_classification(300, 6, random_state=0)
 DETECTOR = LinearSVC()
@@ -117,6 +118,28 @@ class TestEveryEvaluator:
         strange = clone(evaluator).set_params(measure=lambda _, X: np.full((X.shape[0], 2), np.nan))
         with pytest.raises(MeasureError, match="contain NaN"):
             strange.fit(X[:60], y[:60])
+
+    @pytest.mark.parametrize("bad", [np.inf, -np.inf])
+    @pytest.mark.parametrize("combined", [False, True], ids=["alone", "combined"])
+    def test_infinite_scores_are_refused_wherever_they_arise(self, evaluator, bad, combined):
+        def far(_, rows):
+            return np.where(np.abs(rows[:, :2]) > 100, bad, rows[:, :2])
+
+        measure = CombinedMeasure([far, "auto"]) if combined else far
+        rows, labels = X[:150], y[:150]
+        outliers = np.where(np.arange(150)[:, None] % 5 == 0, 1000.0, rows)
+        fitted = clone(evaluator).set_params(measure=measure).fit(rows, labels)
+        before = frozen_state(fitted)
+        for call in (
+            lambda: fitted.decide(outliers),
+            lambda: fitted.predict_p(outliers),
+            lambda: fitted.recalibrate(outliers, labels),
+        ):
+            with pytest.raises(MeasureError, match="CallableMeasure contain NaN or infinity"):
+                call()
+        assert frozen_state(fitted) == before
+        with pytest.raises(MeasureError, match="CallableMeasure contain NaN or infinity"):
+            fitted.fit(outliers, labels)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1.0, -0.1, 5, "half"])

@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -243,7 +244,8 @@ def test_measures_that_do_not_fit_say_so(three):
         (lambda _, X: np.zeros((len(X), 2)), r"shape \(300, 2\), not"),
         (lambda _, X: np.zeros((1, 3)), r"shape \(1, 3\), not"),
         (lambda _, X: np.full((len(X), 3), np.nan), "contain NaN"),
-        (lambda _, X: np.full((len(X), 3), -np.inf), "contain NaN or -infinity"),
+        (lambda _, X: np.full((len(X), 3), -np.inf), "contain NaN or infinity"),
+        (lambda _, X: np.where(np.arange(len(X))[:, None] == 7, np.inf, np.zeros(3)), "a finite score"),
     ],
 )
 def test_unusable_scores_of_a_function_are_refused(three, function, message):
@@ -251,3 +253,19 @@ def test_unusable_scores_of_a_function_are_refused(three, function, message):
     measure = CallableMeasure(function)
     with pytest.raises(MeasureError, match=message):
         checked_scores(measure, measure.scores(LinearSVC().fit(X, y), X), (len(X), 3))
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_density_of_zero_is_the_strangest_and_finite():
+    """A value that no training object of the class has, without smoothing; and rows too far for a float."""
+    X, y = np.array([[0], [0], [1], [0], [1], [2]]), np.array([0, 0, 0, 1, 1, 1])
+    bayes = CategoricalNB(alpha=0, force_alpha=True, min_categories=3).fit(X, y)
+    scores = Density().scores(bayes, X)
+    assert np.isfinite(scores).all()
+    assert scores[5, 0] == scores.max() > scores[5, 1]
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(60, 2)), np.arange(60) % 2
+    for detector in (GaussianNB(), QuadraticDiscriminantAnalysis()):
+        far = Density().scores(detector.fit(rows, labels), [[0.0, 1.0], [1e200, 0.0]])
+        assert np.isfinite(far).all()
+        assert (far[1] > far[0]).all()

@@ -28,7 +28,7 @@ class Measure(BaseEstimator, ABC):
 
     @abstractmethod
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """(n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
+        """Return finite (n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
 
     @property
     def n_parts(self) -> int | None:
@@ -65,13 +65,16 @@ class CallableMeasure(Measure):
 
 
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
-    """The measure's scores, refused by its name unless (objects, classes[, parts]) and free of NaN."""
+    """Return the measure's scores, refused by its name unless (objects, classes[, parts]) and finite."""
     name = type(measure).__name__
     checked = np.asarray(scores, dtype=np.float64)
     expected = shape if measure.n_parts is None else (*shape, measure.n_parts)
     if checked.shape != expected:
         axes = ", ".join(("objects", "classes", "parts")[: len(expected)])
         raise MeasureError(f"{name} gave scores of shape {checked.shape}, not ({axes}) = {expected}.")
-    if np.isnan(checked).any() or np.isneginf(checked).any():
-        raise MeasureError(f"the scores of {name} contain NaN or -infinity; +infinity is the strangest.")
+    if not np.isfinite(checked).all():
+        raise MeasureError(
+            f"the scores of {name} contain NaN or infinity. Each object needs a finite score for each class; "
+            "a large number, such as 1e300, is as strange."
+        )
     return checked

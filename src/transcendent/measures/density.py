@@ -9,6 +9,8 @@ from transcendent.arrays import FloatArray
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 
+_OF_DENSITY_ZERO = 1e300
+
 
 class Density(Measure):
     """Negated log density of the object within the class: naive Bayes and QDA.
@@ -27,18 +29,26 @@ class Density(Measure):
     """
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Negated joint log densities (the class prior shifts a column, which no p-value sees)."""
-        if isinstance(estimator, QuadraticDiscriminantAnalysis):
-            return _quadratic(estimator, X)
-        if hasattr(estimator, "predict_joint_log_proba"):
-            return -np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
-        raise MeasureError(
-            f"{type(estimator).__name__} has no class densities; Density knows naive Bayes and QDA."
-        )
+        """Return negated joint log densities (the class prior shifts a column, which no p-value sees).
+
+        A density of 0, or too small for a float, is the strangest: 1e300.
+        """
+        with np.errstate(over="ignore"):
+            return np.minimum(_negated_log_density(estimator, X), _OF_DENSITY_ZERO)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Negated left-out densities."""
         return self.scores(answers, X)
+
+
+def _negated_log_density(estimator: Any, X: Any) -> FloatArray:
+    if isinstance(estimator, QuadraticDiscriminantAnalysis):
+        return _quadratic(estimator, X)
+    if hasattr(estimator, "predict_joint_log_proba"):
+        return -np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
+    raise MeasureError(
+        f"{type(estimator).__name__} has no class densities; Density knows naive Bayes and QDA."
+    )
 
 
 def _quadratic(qda: Any, X: Any) -> FloatArray:
