@@ -12,6 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.svm import LinearSVC
 
 from transcendent import Decisions, InductiveEvaluator, RejectionBudget, StreamingBudget
+from transcendent.batch import decide_table
 from transcendent.temporal import backtest
 
 N = 6000
@@ -169,3 +170,7 @@ class TestStreams:
         fitted = budget.fit(X[:366], y[:366])
         accepted = fitted.decide(X[366:]).accepted
         np.testing.assert_array_equal(result.answers["StreamingBudget"].accepted, accepted)
+
+    def test_a_table_cannot_be_decided_in_parts(self, tmp_path):
+        with pytest.raises(ValueError, match="cannot be decided in parts"):
+            decide_table(started(0.1, 100), tmp_path / "table", tmp_path / "out")

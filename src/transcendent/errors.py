@@ -12,7 +12,7 @@ class CalibrationError(TranscendentError, ValueError):
 class InfeasibleError(TranscendentError, ValueError):
     """No thresholds satisfy the constraints; the message names the one that fails and what is reachable.
 
-    Raised by ``fit`` it costs nothing but time for thought: ``rethreshold`` goes on with what was fitted.
+    Raised by ``fit``, nothing is lost: call ``rethreshold`` to continue with what was fitted.
     """
 
 

@@ -266,7 +266,7 @@ measures = [
         held = self.rejector(settings, f"budget = {budget}")
         assert (held.rate, held.count) == expected
 
-    @pytest.mark.parametrize("budget", ["1.5", "-3", '"much"', "true"])
+    @pytest.mark.parametrize("budget", ["1.5", "-3", '"much"', "true", "{ rate = 0.1 }"])
     def test_a_budget_that_is_none(self, settings, budget):
         with pytest.raises(SettingsError, match="line 6"):
             self.rejector(settings, f"budget = {budget}")
