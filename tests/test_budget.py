@@ -12,7 +12,9 @@ from sklearn.datasets import make_classification
 from sklearn.svm import LinearSVC
 
 from transcendent import Decisions, InductiveEvaluator, RejectionBudget, StreamingBudget
+from transcendent.artifacts import save
 from transcendent.batch import decide_table
+from transcendent.cli.deciding import decide_file
 from transcendent.temporal import backtest
 
 N = 6000
@@ -174,3 +176,10 @@ class TestStreams:
     def test_a_table_cannot_be_decided_in_parts(self, tmp_path):
         with pytest.raises(ValueError, match="cannot be decided in parts"):
             decide_table(started(0.1, 100), tmp_path / "table", tmp_path / "out")
+
+    def test_a_command_does_not_forget_the_stream(self, tmp_path):
+        X, y = make_classification(200, random_state=0)
+        ice = InductiveEvaluator(LinearSVC(), random_state=0)
+        save(StreamingBudget(ice, rate=0.1).fit(X, y), tmp_path / "stream.transcendent")
+        with pytest.raises(ValueError, match="state a command would not keep"):
+            decide_file(tmp_path / "stream.transcendent", tmp_path / "rows.npz", None, [], None)

@@ -99,6 +99,11 @@ def decide_file(
         raise ValueError(
             f"{path} judges scores, not objects: load it in Python, and give decide(scores, labels)."
         )
+    if artifact.manifest["rejector"] == "StreamingBudget":
+        raise ValueError(
+            f"{path} holds a budget over a stream, whose state a command would not keep: load it in Python, "
+            "or save a RejectionBudget and give the objects of a period in one file."
+        )
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
     columns = Columns(id=identifier, features=notes.get("features") or features["names"])
     if identifier is None and is_table(file):
