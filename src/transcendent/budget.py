@@ -119,9 +119,10 @@ class StreamingBudget(_Budget):
     A longer window compares with more objects, and follows a change more slowly.
 
     Objects that tie, in credibility and in confidence, take turns. What is decided about an object depends
-    on those before it, never on those after it or on how the stream is cut into calls. ``decide`` changes
-    the state, which is the three attributes ``decided_``, ``rejected_`` and ``recent_``; ``fit`` starts
-    anew, and ``predict`` changes nothing.
+    on those before it, never on those after it or on how the stream is cut into calls, if the rejector gives
+    an object the same credibility in any batch (smoothed p-values, drawn by the call, are not the same).
+    ``decide`` changes the state, which is the three attributes ``decided_``, ``rejected_`` and ``recent_``.
+    ``fit`` starts a new stream, also where a backtest refits; ``predict`` changes nothing.
 
     Parameters
     ----------
