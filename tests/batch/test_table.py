@@ -20,6 +20,7 @@ from fsspec.implementations.local import LocalFileSystem
 from lightgbm import LGBMClassifier
 from sklearn.datasets import make_classification
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -31,7 +32,7 @@ from transcendent import (
     parallel,
 )
 from transcendent.artifacts import load, save
-from transcendent.baselines import DroidEvolver
+from transcendent.baselines import CPReject, DroidEvolver
 from transcendent.batch import decide_table
 from transcendent.errors import BatchError
 
@@ -205,8 +206,33 @@ class TestBadRows:
         check_equal(tmp_path / "out", ice.decide(NEW[:2800][good]), IDS[:2800][good])
         bad = pq.read_table(tmp_path / "out" / "_bad", partitioning=None).to_pandas()
         assert sorted(bad["id"]) == IDS[:2800][~good].tolist()
-        assert set(bad["reason"]) == {"a value is NaN or infinite"}
+        infinite = "Input X contains infinity or a value too large for dtype('float64')."
+        assert bad.groupby("reason").size().to_dict() == {"Input X contains NaN.": 2, infinite: 200}
         assert "202 bad" in repr(decided)
+
+    def test_a_pipeline_that_takes_missing_values_takes_them_in_tables(self, tmp_path):
+        frame = pd.DataFrame(NEW, columns=NAMES)
+        frame.loc[::7, "x2"] = np.nan
+        detector = make_pipeline(SimpleImputer(), LogisticRegression())
+        ice = InductiveEvaluator(detector, random_state=0).fit(frame[:1000], Y[1000:2000])
+        columns = {name: pa.array(frame[name], from_pandas=name != "x1") for name in NAMES}
+        pq.write_table(pa.table({"id": IDS, **columns}), tmp_path / "t.parquet")
+        decided = decide(ice, tmp_path / "t.parquet", tmp_path / "out", features=None)
+        assert decided.bad == 0
+        check_equal(tmp_path / "out", ice.decide(pd.read_parquet(tmp_path / "t.parquet")[NAMES]))
+
+    def test_a_row_whose_scores_overflow_does_not_stop_the_others(self, ice, table, tmp_path):
+        broken = NEW[:1500].copy()
+        broken[7] = np.copysign(np.finfo(float).max, ice.estimator_.coef_[0])
+        columns = {name: broken[:, j] for j, name in enumerate(NAMES)}
+        pq.write_table(pa.table({"id": IDS[:1500], **columns}), table / "a.parquet")
+        decided = decide(ice, table, tmp_path / "out")
+        good = np.arange(N) != 7
+        assert decided.bad == 1
+        check_equal(tmp_path / "out", ice.decide(NEW[good]), IDS[good])
+        (bad,) = pq.read_table(tmp_path / "out" / "_bad", partitioning=None).to_pylist()
+        assert bad["id"] == IDS[7]
+        assert "scores of Margin contain NaN" in bad["reason"]
 
 
 class TestGoingOn:
@@ -401,7 +427,8 @@ class TestRefusals:
     def test_of_rejectors_that_need_the_whole_table(self, ice, table, tmp_path):
         budget = RejectionBudget(InductiveEvaluator(LogisticRegression()), rate=0.1).fit(X[:1000], Y[:1000])
         evolving = DroidEvolver().fit(X[:1000], Y[:1000])
-        for rejector in (budget, evolving):
+        most_confident = CPReject(LogisticRegression()).fit(X[:1000], Y[:1000])
+        for rejector in (budget, evolving, most_confident):
             with pytest.raises(ValueError, match="depends on those it is given with"):
                 decide(rejector, table, tmp_path / "out")
         with pytest.raises(ValueError, match="judges scores"):

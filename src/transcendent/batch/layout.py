@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from sklearn.utils import get_tags
-
 from transcendent.batch.rows import Layout
 from transcendent.extras import extra
 
@@ -25,10 +23,8 @@ def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -
     if not whole:
         _check_columns(schema, chosen, names, width)
     else:
-        _check_whole(schema.field(chosen[0]), values, width)
-    tags = get_tags(rejector) if hasattr(rejector, "__sklearn_tags__") else None
-    allow_nan = bool(tags is not None and tags.input_tags.allow_nan)
-    return Layout(chosen, whole, values, width, bool(names) and not whole, allow_nan)
+        _check_whole(schema.field(chosen[0]), schema.field(values) if values else None, width)
+    return Layout(chosen, whole, values, width, bool(names) and not whole)
 
 
 def _check_columns(schema: Any, chosen: tuple[str, ...], names: list[str], width: int | None) -> None:
@@ -38,20 +34,27 @@ def _check_columns(schema: Any, chosen: tuple[str, ...], names: list[str], width
         raise ValueError(
             f"the rejector was fitted on {width} features; features names {len(chosen)} columns."
         )
-    types = extra("pyarrow", "dask").types
     if not names:
         for name in chosen:
-            kind = schema.field(name).type
-            if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-                raise ValueError(f"the column {name!r} holds {kind}, not numbers.")
+            _check_numbers(name, schema.field(name).type)
 
 
-def _check_whole(field: Any, values: str | None, width: int | None) -> None:
+def _check_numbers(name: str, kind: Any) -> None:
     types = extra("pyarrow", "dask").types
-    lists = types.is_list(field.type) or types.is_large_list(field.type)
-    if values is not None and not lists:
-        raise ValueError(f"values go with a column of lists; {field.name!r} holds {field.type}.")
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise ValueError(f"the column {name!r} holds {kind}, not numbers.")
+
+
+def _check_whole(field: Any, values: Any, width: int | None) -> None:
+    types = extra("pyarrow", "dask").types
+    lists = _holds_lists(field.type)
+    if values is not None:
+        if not lists or not _holds_lists(values.type):
+            wrong = values if lists else field
+            raise ValueError(f"values go with a column of lists; {wrong.name!r} holds {wrong.type}.")
+        _check_numbers(values.name, values.type.value_type)
     if types.is_fixed_size_list(field.type):
+        _check_numbers(field.name, field.type.value_type)
         if width is not None and field.type.list_size != width:
             raise ValueError(
                 f"the rejector was fitted on {width} features; {field.name!r} holds {field.type.list_size}."
@@ -65,6 +68,11 @@ def _check_whole(field: Any, values: str | None, width: int | None) -> None:
             raise ValueError("sparse rows need a rejector that knows its number of features.")
     elif not (types.is_string(field.type) or types.is_large_string(field.type)):
         raise ValueError(f"the column {field.name!r} holds {field.type}: neither lists nor text.")
+
+
+def _holds_lists(kind: Any) -> bool:
+    types = extra("pyarrow", "dask").types
+    return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def find_identifier(schema: Any, given: str | None, noted: str | None) -> str | None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn import config_context
 
 from transcendent.arrays import AnyArray, IntArray
 from transcendent.batch.places import aside
 from transcendent.batch.plan import Part, digest_of
+from transcendent.batch.refusals import decide_rows
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
 from transcendent.extras import extra
@@ -48,8 +48,8 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
     try:
         with job.source.open_input_file(part.file.path) as opened:
             _check_unchanged(opened, part)
-            for first_row, batch in _batches(job, part, opened):
-                output.add(batch, first_row)
+            for first_row, batch, with_nulls in _batches(job, part, opened):
+                output.add(batch, first_row, with_nulls)
             _check_unchanged(opened, part)
         return output.commit()
     except (OSError, ValueError, TypeError, extra("pyarrow", "dask").ArrowException) as error:
@@ -66,8 +66,8 @@ def _check_unchanged(opened: Any, part: Part) -> None:
         raise ValueError("the file has changed since the run began.")
 
 
-def _batches(job: Job, part: Part, opened: Any) -> Iterator[tuple[int, Any]]:
-    """Batches of few rows each, and the number of their first row in the file."""
+def _batches(job: Job, part: Part, opened: Any) -> Iterator[tuple[int, Any, frozenset[str]]]:
+    """Batches of few rows each, the number of their first row in the file, and its columns with nulls."""
     parquet = extra("pyarrow.parquet", "dask")
     with parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file:
         columns = list(dict.fromkeys([*job.layout.to_read(), *([job.identifier] if job.identifier else [])]))
@@ -75,13 +75,14 @@ def _batches(job: Job, part: Part, opened: Any) -> Iterator[tuple[int, Any]]:
         if missing:
             raise ValueError(f"there is no column {min(missing)!r}.")
         row = part.first_row
+        with_nulls = job.layout.columns_with_nulls(file.metadata)
         for batch in file.iter_batches(
-            job.layout.rows_at_once(file.metadata.row_group(part.first)),
+            job.layout.rows_at_once(file.metadata.row_group(part.first_with_rows)),
             row_groups=range(part.first, part.stop),
             columns=columns,
             use_threads=False,
         ):
-            yield row, batch
+            yield row, batch, with_nulls
             row += batch.num_rows
     if row != part.first_row + part.rows:
         raise ValueError(f"{part.rows:,} rows were announced, {row - part.first_row:,} were found.")
@@ -96,17 +97,21 @@ class _Output:
         self.bad = _Aside(job.target, f"{job.folder}/_bad/{part.name}")
         self.counts = np.zeros((2, len(job.rejector.classes_)), dtype=np.int64)
 
-    def add(self, batch: Any, first_row: int) -> None:
+    def add(self, batch: Any, first_row: int, with_nulls: frozenset[str]) -> None:
         """Decide a batch, and write what comes of it."""
         arrow = extra("pyarrow", "dask")
-        X, faults = self.job.layout.rows(batch)
+        X, faults = self.job.layout.rows(batch, with_nulls)
         names = _names(self.job, self.part, batch, first_row)
-        if faults.any():
-            reasons = arrow.DictionaryArray.from_arrays(faults, list(REASONS)).cast(arrow.string())
-            self.bad.write(names.append_column("reason", reasons).filter(arrow.array(faults > 0)))
-            names = names.filter(arrow.array(faults == 0))
-        with config_context(assume_finite=not self.job.layout.allow_nan):  # which was looked at above
-            decisions = self.job.rejector.decide(X) if len(names) else _nothing(self.job.rejector.classes_)
+        decisions, refused = decide_rows(self.job.rejector, X)
+        if refused or faults.any():
+            reasons = np.array(REASONS, dtype=object)[faults]
+            reasons[np.flatnonzero(faults == 0)[list(refused)]] = list(refused.values())
+            bad = reasons != ""
+            beside = names.append_column("reason", arrow.array(reasons, arrow.string()))
+            self.bad.write(beside.filter(arrow.array(bad)))
+            names = names.filter(arrow.array(~bad))
+        if decisions is None:
+            decisions = _nothing(self.job.rejector.classes_)
         codes = np.searchsorted(self.job.rejector.classes_, decisions.labels)
         self.decided.write(_table(self.job, names, decisions, codes))
         each = (codes, codes[decisions.accepted])
@@ -164,6 +169,10 @@ class _Aside:
         """Remove it."""
         if self.stream is None:
             return
+        if self.writer is not None:
+            with suppress(OSError, ValueError):
+                self.writer.close()
+            self.writer.is_open = False  # or it is closed once more when it is forgotten
         with suppress(OSError, ValueError):
             self.stream.close()
         with suppress(OSError):

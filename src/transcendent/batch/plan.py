@@ -45,6 +45,11 @@ class Part:
         return sum(self.file.group_rows[: self.first])
 
     @property
+    def first_with_rows(self) -> int:
+        """Its first row group that is not empty."""
+        return next(group for group in range(self.first, self.stop) if self.file.group_rows[group])
+
+    @property
     def rows(self) -> int:
         """How many there are."""
         return sum(self.file.group_rows[self.first : self.stop])

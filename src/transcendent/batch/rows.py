@@ -1,4 +1,4 @@
-"""From columns of Arrow to what a detector takes, without the rows it cannot take."""
+"""From columns of Arrow to the rows that a detector is given."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, BoolArray, take_rows
+from transcendent.arrays import AnyArray, BoolArray
 from transcendent.extras import extra
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
+_WITHOUT_NAN = ("BOOLEAN", "INT32", "INT64")
 
 REASONS = (
     "",
     "a value is missing",
-    "a value is NaN or infinite",
     "a column index is out of range",
     "a column index occurs twice",
     "columns and values differ in number",
 )
-_MISSING, _NOT_FINITE, _OUT_OF_RANGE, _TWICE, _UNEQUAL = range(1, len(REASONS))
+_MISSING, _OUT_OF_RANGE, _TWICE, _UNEQUAL = range(1, len(REASONS))
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,6 @@ class Layout:
         How many features the detector takes.
     named : bool
         Whether it was fitted on a frame, and is to be given one.
-    allow_nan : bool
-        Whether it takes missing values.
     """
 
     columns: tuple[str, ...]
@@ -48,25 +46,44 @@ class Layout:
     values: str | None
     width: int | None
     named: bool
-    allow_nan: bool
 
     def to_read(self) -> list[str]:
         """The columns that are needed."""
         return [*self.columns, *([self.values] if self.values else [])]
 
     def rows_at_once(self, group: Any) -> int:
-        """So many that what is made of them takes some tens of megabytes, judged by one row group."""
+        """Return the number of rows whose arrays take some tens of megabytes, judged by one row group."""
         wanted = set(self.to_read())
         columns = map(group.column, range(group.num_columns))
         entries = sum(column.num_values for column in columns if _is_of(column.path_in_schema, wanted))
-        per_row = max(1, entries // group.num_rows)
+        per_row = max(1, entries // max(1, group.num_rows))
         return int(np.clip(_VALUES_AT_ONCE // per_row, _FEWEST_ROWS, _MOST_ROWS))
 
-    def rows(self, batch: Any) -> tuple[Any, AnyArray]:
-        """The rows the detector can take, and for each of the batch the position of a reason, 0 if none."""
-        arrow = extra("pyarrow", "dask")
+    def columns_with_nulls(self, metadata: Any) -> frozenset[str]:
+        """Return the columns that pandas reads as another type because the file has nulls in them.
+
+        A frame of some rows then has the types that a frame of the whole file would have. Row groups
+        without statistics count as if they had nulls.
+        """
+        if not self.named or not metadata.num_row_groups:
+            return frozenset()
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        columns, wanted = map(groups[0].column, range(metadata.num_columns)), set(self.columns)
+        at = {
+            j: column.path_in_schema
+            for j, column in enumerate(columns)
+            if column.path_in_schema in wanted and column.physical_type in _WITHOUT_NAN
+        }
+        return frozenset(name for j, name in at.items() if any(_may_have_nulls(g.column(j)) for g in groups))
+
+    def rows(self, batch: Any, with_nulls: frozenset[str] = frozenset()) -> tuple[Any, AnyArray]:
+        """Return the rows to decide, and for each of the batch the position of a reason, 0 if it is one.
+
+        Only rows of which no array can be made are left out. Whether a detector takes NaN, infinity or a
+        text is for itself to say.
+        """
         faults = np.zeros(batch.num_rows, dtype=np.int8)
-        if self.whole or not self.allow_nan:
+        if self.whole:
             for name in self.to_read():
                 column = batch.column(name)
                 if column.null_count:
@@ -74,25 +91,37 @@ class Layout:
         sparse = self.whole and _holds_lists(batch.column(self.columns[0]))
         in_order = sparse and self._check_lists(batch, faults)
         if faults.any():
-            batch = batch.filter(arrow.array(faults == 0))
-        X = self._sparse(batch, in_order) if sparse else self._dense(batch)
-        if not self.allow_nan and (undefined := _undefined_rows(X)) is not None:
-            _mark(faults, _NOT_FINITE, undefined)
-            X = take_rows(X, np.flatnonzero(~undefined))
-        return X, faults
-
-    def _dense(self, batch: Any) -> Any:
+            batch = batch.filter(extra("pyarrow", "dask").array(faults == 0))
+        if sparse:
+            return self._sparse(batch, in_order), faults
         if self.whole:
-            column = batch.column(self.columns[0])
-            if not extra("pyarrow", "dask").types.is_fixed_size_list(column.type):
-                return column.to_numpy(zero_copy_only=False)
-            flat = column.flatten().to_numpy(zero_copy_only=False)
-            return flat.reshape(batch.num_rows, column.type.list_size)
-        if self.named:
-            return batch.select(list(self.columns)).to_pandas()
+            return self._vectors(batch.column(self.columns[0])), faults
+        return self._frame(batch, with_nulls) if self.named else self._array(batch), faults
+
+    def _vectors(self, column: Any) -> AnyArray:
+        """Return texts, or the rows of lists of fixed size."""
+        if not extra("pyarrow", "dask").types.is_fixed_size_list(column.type):
+            texts: AnyArray = column.to_numpy(zero_copy_only=False)
+            return texts
+        flat = column.flatten()
+        values = flat.to_numpy(zero_copy_only=False).astype(_precision([flat.type]), copy=False)
+        return np.reshape(values, (len(column), column.type.list_size))
+
+    def _frame(self, batch: Any, with_nulls: frozenset[str]) -> Any:
+        frame = batch.select(list(self.columns)).to_pandas()
+        if tuple(frame.columns) != self.columns:  # a feature was the index of the frame that was written
+            frame = frame.reset_index()[list(self.columns)]
+        kinds = {name: frame[name].dtype for name in with_nulls}
+        as_in_file = {
+            name: object if kind.kind == "b" else np.float64
+            for name, kind in kinds.items()
+            if isinstance(kind, np.dtype) and kind.kind in "biu"
+        }
+        return frame.astype(as_in_file) if as_in_file else frame
+
+    def _array(self, batch: Any) -> AnyArray:
         chosen = [batch.column(name) for name in self.columns]
-        narrow = all(column.type == extra("pyarrow", "dask").float32() for column in chosen)
-        by_column = np.empty((len(chosen), batch.num_rows), dtype=np.float32 if narrow else np.float64)
+        by_column = np.empty((len(chosen), batch.num_rows), _precision([column.type for column in chosen]))
         for into, column in zip(by_column, chosen, strict=True):
             into[:] = column.to_numpy(zero_copy_only=False)  # what is missing becomes NaN
         return by_column.T
@@ -118,7 +147,7 @@ class Layout:
         if not in_order:
             _mark(faults, _TWICE, _repeat(indices, indptr))
         if self.values is not None:
-            ends = _flat(batch.column(self.values), faults)[1]
+            ends = _flat(batch.column(self.values))[1]
             _mark(faults, _UNEQUAL, np.diff(ends) != np.diff(indptr))
         return in_order
 
@@ -126,6 +155,16 @@ class Layout:
 def _is_of(path: str, wanted: set[str]) -> bool:
     """Whether a leaf of the schema belongs to one of the columns, in whose names there may be dots."""
     return path in wanted or any(path[:i] in wanted for i, c in enumerate(path) if c == ".")
+
+
+def _may_have_nulls(column: Any) -> bool:
+    statistics = column.statistics
+    return statistics is None or not statistics.has_null_count or statistics.null_count > 0
+
+
+def _precision(types: list[Any]) -> type[np.floating[Any]]:
+    """Return the type of an array of such columns, the same whatever is in them."""
+    return np.float32 if all(kind == extra("pyarrow", "dask").float32() for kind in types) else np.float64
 
 
 def _holds_lists(column: Any) -> bool:
@@ -145,10 +184,8 @@ def _flat(column: Any, faults: AnyArray | None = None) -> tuple[AnyArray, AnyArr
 
 
 def _mark(faults: AnyArray, reason: int, wrong: BoolArray) -> None:
-    """Note a reason for some of the rows that have none yet, of which ``wrong`` may be told alone."""
-    rows = np.arange(len(faults)) if len(wrong) == len(faults) else np.flatnonzero(faults == 0)
-    rows = rows[wrong]
-    faults[rows[faults[rows] == 0]] = reason
+    """Note a reason for those of the rows that have none yet."""
+    faults[wrong & (faults == 0)] = reason
 
 
 def _have_any(entries: BoolArray, indptr: AnyArray) -> BoolArray:
@@ -174,17 +211,3 @@ def _repeat(indices: AnyArray, indptr: AnyArray) -> BoolArray:
     found = np.zeros(len(indptr) - 1, dtype=bool)
     found[rows[order][1:][same]] = True
     return found
-
-
-def _undefined_rows(X: Any) -> BoolArray | None:
-    """Which rows have a value that is NaN or infinite; None if none has, or there are no numbers."""
-    if hasattr(X, "columns"):
-        X = X.select_dtypes("float").to_numpy()
-    values = X.data if sp.issparse(X) else X
-    with np.errstate(over="ignore"):
-        if values.dtype.kind != "f" or np.isfinite(np.sum(values, dtype=np.float64)):
-            return None  # the sum is finite only if all are
-    undefined = ~np.isfinite(values)
-    if not undefined.any():
-        return None
-    return _have_any(undefined, X.indptr) if sp.issparse(X) else undefined.any(axis=1)

@@ -18,6 +18,7 @@ import numpy as np
 from transcendent import parallel
 from transcendent.arrays import AnyArray
 from transcendent.artifacts import open_artifact
+from transcendent.baselines import CPReject
 from transcendent.batch.folder import claim, finished, sweep
 from transcendent.batch.layout import find_identifier, find_layout
 from transcendent.batch.part import Failure, Job, decide_part
@@ -217,7 +218,7 @@ def _load(rejector: Any, trusted: Collection[str], public_key: Any) -> tuple[Any
         raise ValueError(
             f"{kind} judges scores, not rows of features: give its decide(scores, labels) those."
         )
-    if isinstance(loaded, RejectionBudget) or getattr(loaded, "evolves", False):
+    if isinstance(loaded, RejectionBudget | CPReject) or getattr(loaded, "evolves", False):
         raise ValueError(
             f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
             "decided in parts. Give the rejector inside it, or one with thresholds."
