@@ -327,6 +327,7 @@ class TestDecideInParts:
             (["table", "-o", "d.parquet"], 2, "needs --out FOLDER"),
             (["table", "-o", "out", "-w", "2", "--scheduler", "tcp://x:1"], 2, "give one of them"),
             (["table/0.parquet", "--p-values"], 2, "go with --workers, --scheduler or a folder"),
+            (["table/0.parquet", "--digest", "content"], 2, "go with --workers, --scheduler or a folder"),
             (["nothing.parquet"], 2, "there is no file nothing.parquet"),
             (["table", "-o", "out", "--scheduler", "tcp://127.0.0.1:1"], 10, "there is no Dask scheduler"),
             (["table", "-o", "out", "--id", "sha"], 4, "no column 'sha'"),

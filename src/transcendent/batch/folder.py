@@ -6,12 +6,14 @@ from typing import Any
 
 from transcendent.batch.part import RECORD, Job
 from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json_whole
-from transcendent.batch.plan import Part
+from transcendent.batch.plan import Digest, Part, data_digest
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 
+MANIFEST = "_manifest.json"
 
-def claim(job: Job, rows_per_task: int) -> dict[str, str]:
+
+def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
     """Say what the folder is for, or refuse if it is for something else; what it holds already."""
     layout = job.layout
     run = {
@@ -21,9 +23,9 @@ def claim(job: Job, rows_per_task: int) -> dict[str, str]:
         "id": job.identifier,
         "p_values": job.p_values,
         "rows_per_task": int(rows_per_task),
+        "digest": digest,
     }
     path = f"{job.folder}/_run.json"
-    job.target.create_dir(job.folder, recursive=True)
     held = list_files(job.target, job.folder)
     if "_run.json" in held:
         with job.target.open_input_file(path) as file:
@@ -42,10 +44,10 @@ def claim(job: Job, rows_per_task: int) -> dict[str, str]:
 
 
 def finished(job: Job, held: dict[str, str], parts: list[Part]) -> dict[str, dict[str, Any]]:
-    """The records of parts that are done, by name; refused if they were made from something else."""
+    """The records of parts that are done, by name; refused if they were made from or by something else."""
     planned = {part.name: part for part in parts}
     visible = [name for name in held if not hidden(name)]
-    found = each_at_once(partial(_record, job.target), map(held.__getitem__, visible))
+    found = each_at_once(partial(_record, job), visible)
     records: dict[str, dict[str, Any]] = {}
     for name, record in zip(visible, found, strict=True):
         if name not in planned or (record is not None and record["input"] != planned[name].file.digest):
@@ -53,24 +55,46 @@ def finished(job: Job, held: dict[str, str], parts: list[Part]) -> dict[str, dic
                 f"{name} in {job.folder} was made from a file that has changed since, or is gone. Give "
                 "another folder, or remove this one."
             )
+        if record is not None and record["model"] != job.digest:
+            raise BatchError(
+                f"{name} in {job.folder} was decided by another model, {record['model']}. Give another "
+                "folder, or remove this one."
+            )
         if record is not None:
             records[name] = record
     return records
 
 
-def _record(filesystem: Any, path: str) -> dict[str, Any] | None:
-    """What a part says of itself; None if it is damaged, and has to be made again."""
+def _record(job: Job, name: str) -> dict[str, Any] | None:
+    """What a part says of itself; None if it or its bad rows are damaged, and have to be made again."""
     try:
-        with filesystem.open_input_file(path) as file:
-            metadata = extra("pyarrow.parquet", "dask").read_metadata(file).metadata
-        record: dict[str, Any] = json.loads(metadata[RECORD])
+        metadata, digest = _looked_through(job.target, f"{job.folder}/{name}")
+        record: dict[str, Any] = json.loads(metadata.metadata[RECORD])
+        whole = (metadata.num_rows, digest) == (sum(record["objects"]), record["sha256"])
+        if record["bad"]:
+            metadata, digest = _looked_through(job.target, f"{job.folder}/_bad/{name}")
+            whole &= (metadata.num_rows, digest) == (record["bad"], record["bad_sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return record
+    return record if whole else None
 
 
-def sweep(job: Job, held: dict[str, str]) -> None:
-    """Remove what tasks that died have left."""
-    for path in held.values():
-        if path.endswith(ASIDE):
+def _looked_through(filesystem: Any, path: str) -> tuple[Any, str]:
+    """What the footer says, and the digest of all before it."""
+    with filesystem.open_input_file(path) as opened:
+        return extra("pyarrow.parquet", "dask").read_metadata(opened), data_digest(opened)
+
+
+def sweep(job: Job, held: dict[str, str], records: dict[str, dict[str, Any]]) -> None:
+    """Remove what tasks that died have left, and bad rows of parts that are not done or have none."""
+    for name, path in held.items():
+        part = name.removeprefix("_bad/")
+        stale = part != name and not records.get(part, {}).get("bad")
+        if path.endswith(ASIDE) or stale:
             job.target.delete_file(path)
+
+
+def withdraw_manifest(job: Job, held: dict[str, str]) -> None:
+    """Remove an earlier run's manifest, which is to be there only while it is true."""
+    if MANIFEST in held:
+        job.target.delete_file(held[MANIFEST])

@@ -1,5 +1,6 @@
 """One part of a table: read, decided and written by one task, which may be done twice without harm."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,22 +11,27 @@ import numpy as np
 
 from transcendent.arrays import AnyArray, IntArray
 from transcendent.batch.places import aside
-from transcendent.batch.plan import Part, digest_of
+from transcendent.batch.plan import Part, footer_digest
 from transcendent.batch.refusals import decide_rows
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
 from transcendent.extras import extra
 from transcendent.files import is_about_writing
+from transcendent.temporal.provenance import versions
 
 RECORD = b"transcendent"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all parts have in common."""
+    """What all parts have in common.
+
+    ``digest`` is that of the rejector, ``written_by`` the versions its artifact says it was written by.
+    """
 
     rejector: Any
     digest: str
+    written_by: dict[str, str] | None
     layout: Layout
     identifier: str | None
     p_values: bool
@@ -62,7 +68,7 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
 
 
 def _check_unchanged(opened: Any, part: Part) -> None:
-    if digest_of(opened) != part.file.digest:
+    if footer_digest(opened) != part.file.footer:
         raise ValueError("the file has changed since the run began.")
 
 
@@ -122,10 +128,15 @@ class _Output:
         objects, accepted = self.counts.tolist()
         record = {
             "part": self.part.name,
+            "model": self.job.digest,
             "input": self.part.file.digest,
+            "decided_by": versions("lightgbm", "xgboost"),
+            "model_written_by": self.job.written_by,
             "objects": objects,
             "accepted": accepted,
             "bad": self.bad.rows,
+            "sha256": self.decided.digest(),
+            "bad_sha256": self.bad.digest(),
         }
         self.bad.commit({})
         self.decided.commit({RECORD: json.dumps(record)})
@@ -150,11 +161,16 @@ class _Aside:
         """Append rows."""
         if self.writer is None:
             repeat = [name for name in table.column_names if name not in ("id", "row")]
-            self.stream = self.filesystem.open_output_stream(self.aside)
+            self.stream = _Digesting(self.filesystem.open_output_stream(self.aside))
+            file = extra("pyarrow", "dask").PythonFile(self.stream, mode="w")
             parquet = extra("pyarrow.parquet", "dask")
-            self.writer = parquet.ParquetWriter(self.stream, table.schema, use_dictionary=repeat)
+            self.writer = parquet.ParquetWriter(file, table.schema, use_dictionary=repeat)
         self.writer.write_table(table)
         self.rows += len(table)
+
+    def digest(self) -> str | None:
+        """SHA-256 of what is written, which is all but the footer; None if there is nothing."""
+        return None if self.stream is None else self.stream.sha256.hexdigest()
 
     def commit(self, record: dict[bytes, str]) -> None:
         """Rename it, if there is anything in it."""
@@ -177,6 +193,35 @@ class _Aside:
             self.stream.close()
         with suppress(OSError):
             self.filesystem.delete_file(self.aside)
+
+
+class _Digesting:
+    """A stream that knows the digest of what went through it."""
+
+    closed = False
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.sha256 = stream, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        """Pass on."""
+        self.sha256.update(data)
+        written: int = self.stream.write(data)
+        return written
+
+    def tell(self) -> int:
+        """Pass on."""
+        position: int = self.stream.tell()
+        return position
+
+    def flush(self) -> None:
+        """Pass on."""
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Pass on."""
+        self.closed = True
+        self.stream.close()
 
 
 def _names(job: Job, part: Part, batch: Any, first_row: int) -> Any:

@@ -1,6 +1,7 @@
 """Files and folders on whatever file system they are."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -38,6 +39,34 @@ def list_files(filesystem: Any, folder: str) -> dict[str, str]:
     found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     paths = sorted(info.path for info in found if info.type == fs.FileType.File)
     return {path[len(folder) :].lstrip("/"): path for path in paths}
+
+
+def is_local(filesystem: Any) -> bool:
+    """Whether paths are those of this machine's own file systems, mounted ones included."""
+    return str(filesystem.type_name).startswith(("local", "py::fsspec+file", "py::fsspec+('file'"))
+
+
+def list_visible(filesystem: Any, folder: str) -> dict[str, str]:
+    """As `list_files`, without hidden ones; a file or folder to which several links lead is there once."""
+    if not is_local(filesystem):
+        return {name: path for name, path in list_files(filesystem, folder).items() if not hidden(name)}
+    found, seen = {}, set[str]()
+    waiting = deque([""])
+    while waiting:
+        name = waiting.popleft()
+        path = os.path.join(folder, name)
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        if not os.path.isdir(path):
+            found[name] = path
+            continue
+        for entry in os.scandir(path):
+            if not hidden(entry.name):  # links come last: what has a name of its own here goes by that
+                put = waiting.append if entry.is_symlink() else waiting.appendleft
+                put(os.path.join(name, entry.name))
+    return dict(sorted(found.items()))
 
 
 def each_at_once(function: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:

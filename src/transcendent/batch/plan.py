@@ -4,24 +4,30 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
-from transcendent.batch.places import each_at_once, hidden, list_files
+from transcendent.batch.places import each_at_once, list_visible
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 
+Digest = Literal["footer", "content"]
+
 _MAGIC = b"PAR1"
+_CHUNK = 1 << 22
+_ENDINGS = (".parquet", ".parq", ".pq")
 
 
 @dataclass(frozen=True)
 class InputFile:
     """A Parquet file: where it is, what it is called seen from the table, and what its footer says.
 
-    ``digest`` is that of its size and footer, which holds the place, size and statistics of all its columns.
+    ``footer`` is the digest of its size and footer, which holds the place, size and statistics of all its
+    columns; ``digest``, by which a later run knows the file again, is that one or the digest of all content.
     """
 
     path: str
     name: str
+    footer: str
     digest: str
     group_rows: tuple[int, ...]
 
@@ -55,7 +61,7 @@ class Part:
         return sum(self.file.group_rows[self.first : self.stop])
 
 
-def find_files(filesystem: Any, table: str) -> tuple[list[InputFile], Any]:
+def find_files(filesystem: Any, table: str, digest: Digest) -> tuple[list[InputFile], Any]:
     """The files of a table, which is one or a folder of them, and the columns of the first."""
     fs = extra("pyarrow.fs", "dask")
     kind = filesystem.get_file_info(table).type
@@ -64,11 +70,11 @@ def find_files(filesystem: Any, table: str) -> tuple[list[InputFile], Any]:
     if kind == fs.FileType.File:
         named = [(table, table.rpartition("/")[2])]
     else:
-        inside = list_files(filesystem, table).items()
-        named = [(path, name) for name, path in inside if name.endswith(".parquet") and not hidden(name)]
+        inside = list_visible(filesystem, table).items()
+        named = [(path, name) for name, path in inside if name.lower().endswith(_ENDINGS)]
     if not named:
-        raise BatchError(f"{table} has no file in it whose name ends in .parquet.")
-    looked = each_at_once(partial(_look, filesystem), *zip(*named, strict=True))
+        raise BatchError(f"{table} has no file in it whose name ends in {', '.join(_ENDINGS)}.")
+    looked = each_at_once(partial(_look, filesystem, digest), *zip(*named, strict=True))
     broken = [found for found in looked if isinstance(found, str)]
     if broken:
         more = f" And {len(broken) - 5} more." if len(broken) > 5 else ""
@@ -78,39 +84,69 @@ def find_files(filesystem: Any, table: str) -> tuple[list[InputFile], Any]:
         return files, extra("pyarrow.parquet", "dask").read_schema(opened)
 
 
-def cut(files: list[InputFile], rows_per_task: int) -> Iterator[Part]:
+def cut(files: list[InputFile], rows_per_task: int) -> list[Part]:
     """Row groups in order, joined as long as they have no more rows together than asked for."""
-    for file in files:
-        first = rows = 0
-        for group, more in enumerate(file.group_rows):
-            if rows and rows + more > rows_per_task:
-                yield Part(file, first, group)
-                first, rows = group, 0
-            rows += more
-        if rows:
-            yield Part(file, first, len(file.group_rows))
+    parts = [part for file in files for part in _parts(file, rows_per_task)]
+    by_name: dict[str, Part] = {}
+    for part in parts:
+        other = by_name.setdefault(part.name, part)
+        if other is not part:
+            raise BatchError(
+                f"{other.file.name} and {part.file.name} would both be written to {part.name}. Rename one."
+            )
+    return parts
 
 
-def digest_of(opened: Any) -> str:
+def _parts(file: InputFile, rows_per_task: int) -> Iterator[Part]:
+    first = rows = 0
+    for group, more in enumerate(file.group_rows):
+        if rows and rows + more > rows_per_task:
+            yield Part(file, first, group)
+            first, rows = group, 0
+        rows += more
+    if rows:
+        yield Part(file, first, len(file.group_rows))
+
+
+def footer_digest(opened: Any) -> str:
     """SHA-256 of an open Parquet file's size and footer."""
-    size = opened.size()
+    size, start = opened.size(), _footer_start(opened)
+    opened.seek(start)
+    return hashlib.sha256(size.to_bytes(8, "little") + opened.read(size - 8 - start)).hexdigest()
+
+
+def data_digest(opened: Any) -> str:
+    """SHA-256 of all that comes before an open Parquet file's footer."""
+    return _digest(opened, _footer_start(opened))
+
+
+def _footer_start(opened: Any) -> int:
+    size: int = opened.size()
     opened.seek(max(0, size - 8))
     end = opened.read(8)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != _MAGIC or length + 8 > size:
         raise ValueError("it does not end like a Parquet file: it is cut off, or something else.")
-    opened.seek(size - 8 - length)
-    return hashlib.sha256(size.to_bytes(8, "little") + opened.read(length)).hexdigest()
+    return size - 8 - length
 
 
-def _look(filesystem: Any, path: str, name: str) -> InputFile | str:
+def _digest(opened: Any, stop: int) -> str:
+    digest = hashlib.sha256()
+    opened.seek(0)
+    for start in range(0, stop, _CHUNK):
+        digest.update(opened.read(min(_CHUNK, stop - start)))
+    return digest.hexdigest()
+
+
+def _look(filesystem: Any, digest: Digest, path: str, name: str) -> InputFile | str:
     """What is known of a file, or a sentence on why it cannot be read."""
     parquet = extra("pyarrow.parquet", "dask")
     try:
         with filesystem.open_input_file(path) as opened:
-            digest = digest_of(opened)
+            footer = footer_digest(opened)
+            known_by = _digest(opened, opened.size()) if digest == "content" else footer
             metadata = parquet.read_metadata(opened)
             rows = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     except (OSError, ValueError) as error:
         return f"{path} cannot be read: {str(error).rstrip('.')}."
-    return InputFile(path, name, digest, rows)
+    return InputFile(path, name, footer, known_by, rows)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from pickle import PicklingError
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import joblib
@@ -19,11 +19,12 @@ from transcendent import parallel
 from transcendent.arrays import AnyArray
 from transcendent.artifacts import open_artifact
 from transcendent.baselines import CPReject
-from transcendent.batch.folder import claim, finished, sweep
+from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw_manifest
 from transcendent.batch.layout import find_identifier, find_layout
+from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
-from transcendent.batch.places import list_files, locate, write_json_whole
-from transcendent.batch.plan import Part, cut, find_files
+from transcendent.batch.places import hidden, list_files, locate, write_json_whole
+from transcendent.batch.plan import Digest, Part, cut, find_files
 from transcendent.budget import RejectionBudget
 from transcendent.decisions import summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
@@ -112,6 +113,7 @@ def decide_table(
     identifier: str | None = None,
     p_values: bool = False,
     rows_per_task: int = 1_000_000,
+    digest: Digest = "footer",
     n_jobs: int | None = None,
     client: Any = None,
     filesystem: Any = None,
@@ -130,7 +132,9 @@ def decide_table(
     rejector : path or fitted rejector
         An artifact, or a rejector itself.
     table : path or URI
-        A Parquet file, or a folder of them, in depth; names that begin with ``.`` or ``_`` are passed over.
+        A Parquet file, or a folder of them, in depth: files that end in ``.parquet``, ``.parq`` or ``.pq``,
+        in capitals or not. Names that begin with ``.`` or ``_`` are passed over. Links are followed; a file
+        to which several lead is decided once.
     out : path or URI
         The folder to write: for every part a file named after what it was made from, with the columns
         ``id`` (or ``file`` and ``row``), ``label``, ``accepted``, ``credibility``, ``confidence`` and
@@ -146,7 +150,10 @@ def decide_table(
     p_values : bool
         Whether to write a p-value per class, too.
     rows_per_task : int
-        Row groups are joined to parts of at most so many rows; a row group is never cut.
+        Row groups are joined to parts of at most this number of rows; a row group is never cut.
+    digest : {"footer", "content"}
+        How a later run knows whether a file has changed since it was decided: by its size and footer, or by
+        all its content, which is then read once more before anything is decided.
     n_jobs : int or None
         How many processes, if there is no client; ``joblib.parallel_config`` can choose other backends.
     client : distributed.Client or None
@@ -181,36 +188,48 @@ def decide_table(
     started = time.perf_counter()
     if not isinstance(rows_per_task, int | np.integer) or rows_per_task < 1:
         raise ValueError(f"rows_per_task is a number of rows, not {rows_per_task!r}.")
-    loaded, digest, notes = _load(rejector, trusted, public_key)
+    if digest not in get_args(Digest):
+        raise ValueError(f"digest is one of {', '.join(get_args(Digest))}, not {digest!r}.")
+    loaded, model, notes, written_by = _load(rejector, trusted, public_key)
     source, where = locate(table, filesystem)
     target, folder = locate(out, filesystem)
     if where == folder:
         raise ValueError(f"{out} is the table itself: write to another folder.")
-    files, schema = find_files(source, where)
+    files, schema = find_files(source, where, digest)
+    if folder.startswith(f"{where}/") and not hidden(folder[len(where) + 1 :]):
+        raise ValueError(f"{out} is inside the table, which would grow by it: write to another folder.")
     layout = find_layout(loaded, schema, features if features is not None else notes.get("features"), values)
     identifier = find_identifier(schema, identifier, notes.get("id"))
-    job = Job(loaded, digest, layout, identifier, p_values, source, target, folder)
-    parts = list(cut(files, rows_per_task))
-    held = claim(job, rows_per_task)
-    records = finished(job, held, parts)
-    skipped = _rows(records.values())
-    sweep(job, held)
-    for name in sorted({part.name.rpartition("/")[0] for part in parts}):
-        for prefix in ("", "_bad/"):
-            target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
+    job = Job(loaded, model, written_by, layout, identifier, p_values, source, target, folder)
+    parts = cut(files, rows_per_task)
     on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
-    _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
-    sweep(job, list_files(target, folder))
-    return _conclude(job, parts, records, skipped, started)
+    target.create_dir(folder, recursive=True)
+    with sole_writer(target, folder):
+        held = claim(job, rows_per_task, digest)
+        records = finished(job, held, parts)
+        skipped = _rows(records.values())
+        withdraw_manifest(job, held)
+        sweep(job, held, records)
+        for name in sorted({part.name.rpartition("/")[0] for part in parts}):
+            for prefix in ("", "_bad/"):
+                target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
+        _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
+        sweep(job, list_files(target, folder), records)
+        return _conclude(job, parts, records, skipped, started)
 
 
-def _load(rejector: Any, trusted: Collection[str], public_key: Any) -> tuple[Any, str, dict[str, Any]]:
-    """The rejector, what it is known by, and what its artifact says of the data it was fitted on."""
+def _load(
+    rejector: Any, trusted: Collection[str], public_key: Any
+) -> tuple[Any, str, dict[str, Any], dict[str, str] | None]:
+    """The rejector, what it is known by, and what its artifact says of its training and who wrote it."""
+    notes: dict[str, Any] = {}
+    written_by: dict[str, str] | None = None
     if isinstance(rejector, str | Path):
         artifact = open_artifact(rejector, public_key=public_key)
-        loaded, digest, notes = artifact.rejector(trusted), artifact.digest, artifact.manifest["notes"]
+        loaded, digest = artifact.rejector(trusted), artifact.digest
+        notes, written_by = artifact.manifest["notes"], artifact.manifest.get("versions")
     else:
-        loaded, digest, notes = copy(rejector), f"unsaved:{_hash(rejector)}", {}
+        loaded, digest = copy(rejector), f"unsaved:{_hash(rejector)}"
     if hasattr(loaded, "verbose"):
         loaded.verbose = False  # progress is told of the table, not of each piece
     kind = type(loaded).__name__
@@ -225,7 +244,7 @@ def _load(rejector: Any, trusted: Collection[str], public_key: Any) -> tuple[Any
         )
     if not hasattr(loaded, "decide") or not hasattr(loaded, "classes_"):
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")
-    return loaded, digest, notes
+    return loaded, digest, notes, written_by
 
 
 def _hash(rejector: Any) -> str:
@@ -291,5 +310,5 @@ def _conclude(
         seconds=time.perf_counter() - started,
     )
     manifest = {**result.to_dict(), "parts": in_order}
-    write_json_whole(job.target, f"{job.folder}/_manifest.json", json.dumps(manifest).encode())
+    write_json_whole(job.target, f"{job.folder}/{MANIFEST}", json.dumps(manifest).encode())
     return result

@@ -148,6 +148,12 @@ def decide(
     p_values: Annotated[
         bool, typer.Option("--p-values", help="In parts: write a p-value per class, too.")
     ] = False,
+    digest: Annotated[
+        str,
+        typer.Option(
+            help="In parts: how a resumed run knows that a file is unchanged, by its footer or its content."
+        ),
+    ] = "footer",
     trust: Trust = None,
     public_key: PublicKey = None,
     as_json: AsJson = False,
@@ -161,7 +167,7 @@ def decide(
     from transcendent.cli import deciding
 
     console.silence(quiet)
-    in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values)
+    in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values, digest)
     if in_parts.asked_for(objects):
         decided = in_parts.decide(artifact, objects, identifier, trust or [], public_key)
         console.show(f"{decided!r}\n\nwritten to {out}", decided.to_dict(), as_json)

@@ -6,11 +6,12 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transcendent.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact, save
 from transcendent.batch import TableDecisions, decide_table
+from transcendent.batch.plan import Digest
 from transcendent.cli.console import InterruptedRunError, writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
@@ -31,6 +32,7 @@ class InParts:
     features: list[str]
     values: str | None
     p_values: bool
+    digest: str
 
     def asked_for(self, objects: str) -> bool:
         """Whether these objects are to be decided so."""
@@ -41,9 +43,9 @@ class InParts:
             raise UsageError(
                 "a table that is decided in parts needs --out FOLDER, to which they are written."
             )
-        if not parts and (self.features or self.values or self.p_values):
+        if not parts and (self.features or self.values or self.p_values or self.digest != "footer"):
             raise UsageError(
-                "--features, --values and --p-values go with --workers, --scheduler or a folder."
+                "--features, --values, --p-values and --digest go with --workers, --scheduler or a folder."
             )
         return parts
 
@@ -62,6 +64,7 @@ class InParts:
                     values=self.values,
                     identifier=identifier,
                     p_values=self.p_values,
+                    digest=cast("Digest", self.digest),
                     n_jobs=None if client else self.workers or -1,
                     client=client,
                     trusted=trusted,
