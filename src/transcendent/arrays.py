@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, column_or_1d
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.intp]
@@ -29,11 +29,58 @@ def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
     return array
 
 
+def missing_rows(values: AnyArray) -> IntArray:
+    """Positions of what is None, NaN, NaT or NA in a one-dimensional array."""
+    if values.dtype.kind in "biuSU":
+        return np.empty(0, dtype=np.intp)
+    found = [
+        np.flatnonzero(_are_missing(values[rows])) + rows.start for rows in chunks(len(values), _CHUNK)
+    ]
+    return np.concatenate([np.empty(0, dtype=np.intp), *found])
+
+
+def _are_missing(values: AnyArray) -> BoolArray:
+    if values.dtype.kind in "fcmM":
+        return np.isnan(values)
+    return np.fromiter(map(_is_missing, values.tolist()), dtype=bool, count=len(values))
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return False
+    if value is None or type(value).__name__ == "NAType":  # pandas' NA has no answer to !=
+        return True
+    differs = value != value
+    return differs if isinstance(differs, bool) else bool(np.any(differs))
+
+
+def unlabelled_rows(y: Any) -> IntArray:
+    """Positions of the rows without a label."""
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.where(np.ma.getmaskarray(y), None, y.data)
+    if isinstance(y, list | tuple):  # of text and NaN, NumPy would make the text "nan"
+        y = np.fromiter(y, dtype=object, count=len(y))
+    return missing_rows(column_or_1d(y))
+
+
+def as_labels(y: Any, name: str = "y") -> AnyArray:
+    """Labels as a one-dimensional array, refused if any is missing: that is not a class."""
+    labels: AnyArray = column_or_1d(y, warn=True)
+    if len(missing := unlabelled_rows(y)):
+        raise ValueError(
+            f"{name} has {len(missing):,} missing labels of {len(labels):,} (None, NaN or NA), the first at "
+            f"row {missing[0]}. Leave such rows out: known = ~pandas.isna({name}); X[known], {name}[known]."
+        )
+    return labels
+
+
 def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
     """Positions of ``labels`` in ``classes``; a label that is not there is an error that names it."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}.")
+    if len(missing_rows(array)):
+        as_labels(array, name)
     order = np.argsort(classes)
     positions = np.minimum(np.searchsorted(classes, array, sorter=order), len(classes) - 1)
     codes = order[positions]

@@ -11,9 +11,10 @@ from transcendent.arrays import AnyArray
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError, suggestion
 from transcendent.cli.tables import Objects, read_settings
+from transcendent.dates import as_dates
 from transcendent.estimators import seeded
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
-from transcendent.temporal.periods import Calendar, as_dates
+from transcendent.temporal.periods import Calendar
 from transcendent.temporal.result import Backtest
 
 _TOP = ("data", "split", "detector", "rejectors", "retrain", "seed")

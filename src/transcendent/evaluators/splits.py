@@ -1,6 +1,5 @@
 """Which rows train and which calibrate; every class in every part, or an error that names the one missing."""
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from sklearn.model_selection import LeaveOneOut, check_cv
 
 from transcendent.arrays import AnyArray, IntArray
+from transcendent.dates import as_times
 from transcendent.errors import CalibrationError
 
 Split = tuple[IntArray, IntArray]
@@ -75,41 +75,6 @@ def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes
 def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
     """A row is scored by a model that did not see it but must know its class: two rows a class."""
     _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
-
-
-def as_times(times: Any, n: int) -> AnyArray:
-    """Something that sorts by time, or an error: a silent mistake here trains on the future."""
-    when = np.asarray(times)
-    if when.shape != (n,):
-        raise ValueError(f"times must have one entry per row: {(n,)}, got {when.shape}.")
-    if when.dtype.kind not in "iufmM" and any(isinstance(t, str | bytes) for t in when.tolist()):
-        when = _parse_dates(when.tolist())
-    if when.dtype.kind in "fmM":
-        missing = bool(np.isnan(when).any())
-    else:
-        missing = when.dtype.kind == "O" and any(t is None or t != t for t in when)
-    if missing:
-        raise ValueError("times contains missing values; every row needs its time.")
-    return when
-
-
-def _parse_dates(texts: list[Any]) -> AnyArray:
-    decoded = [t.decode() if isinstance(t, bytes) else t for t in texts]
-    when = _as_dates(decoded)
-    if when is None:
-        wrong = next((text for text in decoded if _as_dates([text]) is None), decoded[0])
-        raise ValueError(f"times given as text must be ISO dates such as 2024-09-01, not {wrong!r}.")
-    return when
-
-
-def _as_dates(texts: list[Any]) -> AnyArray | None:
-    """None if they cannot be understood."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # NumPy's, that it converts time zones to UTC
-            return np.array(texts, dtype="datetime64")
-    except (ValueError, TypeError):
-        return None
 
 
 def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:

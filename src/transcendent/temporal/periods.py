@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, get_args
@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, IntArray
-from transcendent.evaluators.splits import as_times
+from transcendent.dates import as_dates
 
 Calendar = Literal["year", "quarter", "month", "week", "day"]
 
@@ -72,8 +72,9 @@ def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
     Parameters
     ----------
     times : array of shape (n,)
-        Dates as NumPy, pandas or datetime objects or ISO text; without a calendar ``period``, labels that
-        sort in the order of time.
+        Dates as NumPy, pandas or datetime objects or ISO text (``2024-09-01``, ``20240901``, ``2024-09``,
+        ``2024-09-01T12:30:00+02:00``); numbers are not taken for dates. Without a calendar ``period``, labels
+        that sort in the order of time.
     period : {"year", "quarter", "month", "week", "day"} or None
         Length of a period, aligned with the calendar (UTC). None takes ``times`` as the periods' labels.
 
@@ -128,31 +129,6 @@ def time_split(
     first, second, test = (_in_order(when, rows) for rows in (trains & ~calibrates, calibrates, tested))
     periods = _cut_calendar(when[test], period, end) if period else cut_periods(when[test], None)
     return TimeSplit(first, second, test, periods, when)
-
-
-def as_dates(times: Any) -> AnyArray:
-    """Times as datetime64; a time zone is turned into UTC."""
-    values = np.asarray(times)
-    if values.dtype.kind == "O" and not any(isinstance(t, str | bytes) for t in values.tolist()):
-        strangers = [t for t in values.tolist() if not isinstance(t, date | np.datetime64 | None)]
-        if strangers:
-            raise ValueError(f"times must be dates to be cut along the calendar, not {strangers[0]!r}.")
-        values = np.array([_naive(t) for t in values.tolist()], dtype=object)
-    when = as_times(values, len(values))
-    if when.dtype.kind == "O":
-        when = when.astype("datetime64[us]")
-    if when.dtype.kind != "M":
-        raise ValueError(
-            f"times must be dates to be cut along the calendar, not {when.dtype}. "
-            "For numbers or names of periods pass period=None."
-        )
-    return when
-
-
-def _naive(time: Any) -> Any:
-    if isinstance(time, datetime) and time.tzinfo is not None:
-        return time.astimezone(UTC).replace(tzinfo=None)
-    return time
 
 
 def _labels(times: Any) -> AnyArray:
