@@ -33,9 +33,7 @@ def missing_rows(values: AnyArray) -> IntArray:
     """Positions of what is None, NaN, NaT or NA in a one-dimensional array."""
     if values.dtype.kind in "biuSU":
         return np.empty(0, dtype=np.intp)
-    found = [
-        np.flatnonzero(_are_missing(values[rows])) + rows.start for rows in chunks(len(values), _CHUNK)
-    ]
+    found = [np.flatnonzero(_are_missing(values[rows])) + rows.start for rows in chunks(len(values), _CHUNK)]
     return np.concatenate([np.empty(0, dtype=np.intp), *found])
 
 
@@ -57,7 +55,7 @@ def _is_missing(value: Any) -> bool:
 def unlabelled_rows(y: Any) -> IntArray:
     """Positions of the rows without a label."""
     if isinstance(y, np.ma.MaskedArray):
-        y = np.where(np.ma.getmaskarray(y), None, y.data)
+        y = y.tolist()  # which has None where it is masked
     if isinstance(y, list | tuple):  # of text and NaN, NumPy would make the text "nan"
         y = np.fromiter(y, dtype=object, count=len(y))
     return missing_rows(column_or_1d(y))
@@ -68,7 +66,7 @@ def as_labels(y: Any, name: str = "y") -> AnyArray:
     labels: AnyArray = column_or_1d(y, warn=True)
     if len(missing := unlabelled_rows(y)):
         raise ValueError(
-            f"{name} has {len(missing):,} missing labels of {len(labels):,} (None, NaN or NA), the first at "
+            f"{name} has missing labels: {len(missing):,} of {len(labels):,} (None, NaN or NA), the first at "
             f"row {missing[0]}. Leave such rows out: known = ~pandas.isna({name}); X[known], {name}[known]."
         )
     return labels

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from transcendent.arrays import FloatArray, IntArray, as_finite, encode_labels
+from transcendent.arrays import FloatArray, IntArray, as_finite, as_labels, encode_labels
 from transcendent.errors import CalibrationError
 from transcendent.extras import extra
 
@@ -44,7 +44,7 @@ class ScoreSketch:
 
     def update(self, scores: Any, y: Any) -> Self:
         """Take in (n, classes) scores, higher = stranger, of objects with the true labels ``y``."""
-        checked, codes = self._check(scores), encode_labels(y, self.classes, "y")
+        checked, codes = self._check(scores), encode_labels(as_labels(y), self.classes, "y")
         if len(checked) != len(codes):
             raise ValueError(f"scores and y differ in length: {len(checked)}, {len(codes)}.")
         for c, sketch in enumerate(self._sketches):

@@ -82,8 +82,10 @@ class TestEveryEvaluator:
             clone(evaluator).fit(X, X[:, 0])
 
     def test_missing_labels(self, evaluator):
-        with pytest.raises(ValueError, match="contains NaN"):
+        with pytest.raises(ValueError, match="missing labels: 1 of 300"):
             clone(evaluator).fit(X, np.where(np.arange(300) == 5, np.nan, y))
+        with pytest.raises(ValueError, match="infinity"):
+            clone(evaluator).fit(X, np.where(np.arange(300) == 5, np.inf, y))
 
     def test_not_fitted(self, evaluator):
         for call in (

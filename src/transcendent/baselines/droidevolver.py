@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
 from transcendent.decisions import Decisions
 
 _N_LEARNERS = 5
@@ -104,6 +104,8 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         self.__dict__.pop("_pool", None)  # a fit that fails leaves nothing half old, half new
+        if y is not None:
+            y = as_labels(y)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, IntArray, count_rows, take_rows
+from transcendent.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows
 
 _MOST_SHOWN = 3
 
@@ -50,7 +50,7 @@ class Dataset:
     name: str = "dataset"
 
     def __post_init__(self) -> None:
-        self._set(y=np.asarray(self.y), times=np.asarray(self.times))
+        self._set(y=as_labels(self.y), times=np.asarray(self.times))
         self._set(extra={name: np.asarray(values) for name, values in self.extra.items()})
         self._check()
         if np.any(self.times[1:] < self.times[:-1]):

@@ -18,6 +18,7 @@ from transcendent.arrays import (
     FloatArray,
     IntArray,
     abbreviate,
+    as_labels,
     chunks,
     count_rows,
     encode_labels,
@@ -177,7 +178,7 @@ class ConformalEvaluator(DetectorWrapper):
         The thresholds are searched anew, by the search last used (``search_``). Rows the detector was
         fitted on make p-values too optimistic: give others. A call that fails changes nothing.
         """
-        X, y = indexable(self._check_rows(X), column_or_1d(y))
+        X, y = indexable(self._check_rows(X), as_labels(y))
         detectors = [each.detector for each in self.detectors_]
         calibrated = [(d, self._calibration(d.measure, *d.answer(X), y)) for d in detectors]
         thresholded = _thresholded(calibrated, self.search_)
@@ -350,7 +351,7 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
     if y is None:
         raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
     validate_data(rejector, X, reset=True, skip_check_array=True)
-    X, y = indexable(X, column_or_1d(y, warn=True))
+    X, y = indexable(X, as_labels(y))
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     check_classification_targets(y)

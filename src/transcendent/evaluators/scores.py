@@ -7,10 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, FloatArray, abbreviate, as_finite, distinct, encode_labels
+from transcendent.arrays import (
+    AnyArray,
+    FloatArray,
+    abbreviate,
+    as_finite,
+    as_labels,
+    distinct,
+    encode_labels,
+)
 from transcendent.decisions import Decisions
 from transcendent.errors import CalibrationWarning
 from transcendent.evaluators.calibration import (
@@ -96,12 +103,12 @@ class ScoreEvaluator(BaseEstimator):
         """
         for name in ("calibration_", "result_"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
-        y, labels = column_or_1d(y), column_or_1d(labels)
+        y, labels = as_labels(y), as_labels(labels, "labels")
         if not len(scores) == len(y) == len(labels):
             raise ValueError(
                 f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
             )
-        self.classes_ = distinct(y) if classes is None else column_or_1d(classes)
+        self.classes_ = distinct(y) if classes is None else as_labels(classes, "classes")
         if len(np.unique(self.classes_)) != len(self.classes_) or len(self.classes_) < 2:
             raise ValueError(f"at least two distinct classes are needed, not {abbreviate(self.classes_)}.")
         n_parts = np.shape(scores)[2] if np.ndim(scores) == 3 else None

@@ -3,13 +3,13 @@
 from typing import Any, Literal, get_args
 
 import numpy as np
-from sklearn.utils import column_or_1d
 
 from transcendent.arrays import (
     AnyArray,
     FloatArray,
     IntArray,
     abbreviate,
+    as_labels,
     divide,
     encode_labels,
     mean_of_defined,
@@ -56,7 +56,7 @@ def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) ->
     kept      851 objects, 4.2% wrong, F1 0.961
     rejected  149 objects, 10.7% wrong, F1 0.810
     """
-    actual = column_or_1d(y)
+    actual = as_labels(y)
     if len(actual) != len(decisions):
         raise ValueError(f"there are {len(actual)} labels for {len(decisions)} decisions.")
     classes = np.union1d(actual, decisions.classes)

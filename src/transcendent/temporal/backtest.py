@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -15,7 +15,15 @@ from sklearn.base import clone
 from sklearn.utils import column_or_1d, indexable
 
 from transcendent import parallel
-from transcendent.arrays import AnyArray, IntArray, as_slice, take_rows
+from transcendent.arrays import (
+    AnyArray,
+    IntArray,
+    as_labels,
+    as_slice,
+    count_rows,
+    take_rows,
+    unlabelled_rows,
+)
 from transcendent.decisions import Rejector
 from transcendent.errors import InfeasibleError
 from transcendent.estimators import seeded
@@ -41,6 +49,7 @@ def backtest(
     retrain: Retraining | None = None,
     class_ratio: Mapping[Any, float] | None = None,
     allow: Collection[str] = (),
+    unlabelled: Literal["refuse", "drop"] = "refuse",
     folder: Any = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -69,6 +78,9 @@ def backtest(
         The share of classes in deployment, checked if given.
     allow : collection of str
         Names of biases to pass over; see `find_biases`. The others are refused or warned about.
+    unlabelled : {"refuse", "drop"}
+        What to do with rows whose label is missing (None, NaN, NA): an error, or leave them out. Those left
+        out are counted in the manifest.
     folder : path or None
         Keep what is done here, so that the same call takes up an interrupted run; the finished result is
         saved here too.
@@ -93,7 +105,10 @@ def backtest(
     (('2020-05', '2020-06', '2020-07'), (48,))
     """
     named = {name: seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
-    X, labels, split = _checked(X, y, times, train, period, retrain)
+    if not isinstance(retrain, Retraining | None):
+        raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
+    rows = _labelled_rows(y, unlabelled)
+    X, labels, split = _checked(X, y, times, train, period, rows)
     pos_label = positive_label(labels[split.train], pos_label)
     biases = find_biases(X, labels, split, pos_label=pos_label, class_ratio=class_ratio)
     report_biases(biases, allow, stacklevel=2)
@@ -107,6 +122,7 @@ def backtest(
             "retrain": repr(retrain),
             "random_state": random_state,
             "biases": {bias.name: bias.message for bias in biases},
+            "unlabelled": count_rows(y) - len(rows),
             "data": digest(X, labels, split.times, split.train, split.test),
         }
     )
@@ -118,7 +134,7 @@ def backtest(
             return done
         checkpoints = open_checkpoints(Path(folder), manifest)
     alone = effective_n_jobs(n_jobs) == 1
-    run = _Run(X, labels, split, chronological, retrain, random_state, checkpoints, verbose and alone)
+    run = _Run(X, labels, rows, split, chronological, retrain, random_state, checkpoints, verbose and alone)
     outcomes = parallel.run(
         _run_rejector,
         named.items(),
@@ -140,6 +156,7 @@ class _Run:
 
     X: Any
     y: AnyArray
+    numbers: IntArray
     split: TimeSplit
     chronological: bool
     retrain: Retraining | None
@@ -166,18 +183,34 @@ class _Outcome:
     labelled: int
 
 
+def _labelled_rows(y: Any, unlabelled: str) -> IntArray:
+    """Positions of the rows that have a label; unless they are to be dropped, the others are refused."""
+    if unlabelled not in ("refuse", "drop"):
+        raise ValueError(f"unlabelled must be 'refuse' or 'drop', not {unlabelled!r}.")
+    if unlabelled == "refuse":
+        try:
+            return np.arange(len(as_labels(y)))
+        except ValueError as error:
+            raise ValueError(f"{error} Here unlabelled='drop' does that.") from None
+    return np.setdiff1d(np.arange(len(y)), unlabelled_rows(y))
+
+
 def _checked(
-    X: Any, y: Any, times: Any, train: Any, period: Calendar | None, retrain: Any
+    X: Any, y: Any, times: Any, train: Any, period: Calendar | None, rows: IntArray
 ) -> tuple[Any, AnyArray, TimeSplit]:
+    """Some of the rows, their labels, and how time splits them."""
     if times is None:
         raise ValueError("times is None: a backtest needs to know when each row was seen.")
-    if not isinstance(retrain, Retraining | None):
-        raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
-    X, labels = indexable(X, tight(column_or_1d(y, warn=True)))
-    if labels.dtype == object:
-        raise ValueError("y has missing labels or labels of several types; every row needs one.")
+    X, labels = indexable(X, column_or_1d(y, warn=True))
     if len(times) != len(labels):
         raise ValueError(f"times has {len(times)} entries for {len(labels)} rows.")
+    if len(rows) < len(labels):
+        X, labels, times = take_rows(X, rows), labels[rows], take_rows(times, rows)
+        if np.ndim(train) == 1 and not isinstance(train, tuple):
+            train = np.asarray(train)[rows]
+    labels = tight(labels)
+    if labels.dtype == object:
+        raise ValueError("y has labels of several types.")
     return X, labels, time_split(times, train=train, period=period)
 
 
@@ -187,7 +220,7 @@ def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest:
     return Backtest(
         periods=split.periods.labels,
         period=np.sort(split.periods.codes),
-        rows=in_order,
+        rows=run.numbers[in_order],
         y=run.y[in_order],
         answers={name: outcome.answers for name, outcome in outcomes.items()},
         classes=np.unique(run.y[np.concatenate([split.train, split.test])]),

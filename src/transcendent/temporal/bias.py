@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import binom, ks_2samp
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, row_keys
+from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels, row_keys
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 
@@ -83,7 +83,7 @@ def find_biases(
     >>> [bias.name for bias in find_biases(X, y, time_split(months, train=shuffled))]
     ['training_after_test', 'few_positives']
     """
-    labels = column_or_1d(y)
+    labels = as_labels(y)
     seen = np.concatenate([split.train, split.calibration])
     classes = np.unique(labels[np.concatenate([seen, split.test])])
     pos_label = positive_label(labels[seen], pos_label)
@@ -140,7 +140,7 @@ def downsample(
     >>> len(rows), int(y[rows].sum())
     (100, 10)
     """
-    labels = column_or_1d(y)
+    labels = as_labels(y)
     if len(ratio) != 1:
         raise ValueError(f"ratio names one class and its share, such as {{1: 0.1}}, not {dict(ratio)!r}.")
     ((label, share),) = ratio.items()

@@ -8,7 +8,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, encode_labels
+from transcendent.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    as_labels,
+    encode_labels,
+)
 from transcendent.errors import InfeasibleError
 from transcendent.thresholds.counts import Counts, count
 from transcendent.thresholds.metrics import Constraint, Metric, RejectionRate, resolve_metric
@@ -193,6 +201,7 @@ class Search(BaseEstimator, ABC):
         classes : array or None
             All labels there are, in order; by default those that occur.
         """
+        y, labels = as_labels(y), as_labels(labels, "labels")
         classes = np.unique(np.concatenate([y, labels])) if classes is None else np.asarray(classes)
         actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
         return self.find_coded(actual, predicted, credibility, confidence, classes=classes)
