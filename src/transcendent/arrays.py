@@ -140,6 +140,15 @@ def as_slice(rows: IntArray) -> IntArray | slice:
     return rows
 
 
+def check_sparse(matrix: Any, where: str) -> None:
+    """Refuse a sparse matrix with indices outside of it, which compiled code would follow."""
+    try:
+        if hasattr(matrix, "check_format"):  # the other formats check at once
+            matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{where} is no valid sparse matrix: {error}.") from None
+
+
 def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
     """Which group of equal rows each row of a float64 array or CSR matrix is in, and the first of each."""
     _, first, groups = np.unique(row_keys(X), return_index=True, return_inverse=True)

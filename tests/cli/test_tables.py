@@ -1,11 +1,16 @@
 """Objects from files, and files that hold none."""
 
+import csv
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
 from transcendent.cli.console import visible
+from transcendent.cli.describing import describe_file
 from transcendent.cli.experiment import Experiment
 from transcendent.cli.settings import SettingsError
 from transcendent.cli.tables import ColumnError, Columns, read_objects
@@ -29,16 +34,211 @@ def test_labels_of_every_kind(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("a,y\n", "has no rows"),
-        ("", "cannot be read"),
-        ("a,y\n1,\n2,b\n", "1 of 2 rows have no 'y'. Take these rows out"),
+        (b"a,y\n", "has no rows"),
+        (b"", "is empty"),
+        (b"\na,y\n1,b\n", "is empty, or its first line is"),
+        (b"a,y\n1,b\n2,\n", "1 of 2 rows have no label, the first is row 1. Take them out of the file, or"),
+        (b"a,y\n1,b,5\n", "line 2: 3 values for the 2 columns of the header"),
+        (b"a,y\n1,b\n\n2,c,5\n", "line 4: 3 values for the 2 columns"),
+        (b'a,y\n"1\n",b\n2\n', "line 4: 1 values for the 2 columns"),
+        (b"a,y\n1,b\n   \n", "line 3: 1 values for the 2 columns"),
+        (b"a,y,a\n1,b,2\n", "columns 1 and 3 have one name, 'a'"),
+        (b",a,y\n0,1,b\n", "column 1 has no name. Name it, take it out (pandas: to_csv(index=False))"),
+        (b"a;y\n1,5;b\n", "separated by commas, not ';'"),
+        (b"a\ty\n1\tb\n", "separated by commas, not '\\t'"),
+        (b"a,y\n1,caf\xe9\n", "not UTF-8 text (invalid continuation byte). Convert it"),
+        ("a,y\n1,b\n".encode("utf-16"), "not UTF-8 text"),
+        (b'a,y\n1,"b\n', "cannot be read: Error tokenizing data. C error: EOF inside string"),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, content, said):
-    (tmp_path / "x.csv").write_text(content)
+    (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ValueError, match=r"x\.csv") as caught:
         read_objects(tmp_path / "x.csv", Columns(label="y"))
     assert said in str(caught.value)
+
+
+def test_a_mark_at_the_start_long_values_and_blank_lines_do_no_harm(tmp_path):
+    text = f'\ufeffa,y,text\n1,b,"{"x" * 200_000}, y"\n\n2,c,\n'
+    (tmp_path / "x.csv").write_text(text, encoding="utf-8")
+    found = read_objects(tmp_path / "x.csv", Columns(label="y"))
+    assert found.X["a"].tolist() == [1, 2]
+    assert found.y.tolist() == ["b", "c"]
+    assert len(found.X["text"][0]) == 200_003
+    assert csv.field_size_limit() < 200_000
+
+
+def test_a_column_without_a_name_does_no_harm_where_others_are_named(tmp_path):
+    (tmp_path / "x.csv").write_text(",a\n7,1\n8,2\n")
+    assert read_objects(tmp_path / "x.csv", Columns(features=["a"])).X["a"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["20240901", "20240902"], ["20240901", "20240902"]),
+        (["2024-09-01", "20240902"], ["2024-09-01", "20240902"]),
+        (["20240901", "3"], [20240901, 3]),
+        (["7", "10"], [7, 10]),
+        (["w07", "w10"], ["w07", "w10"]),
+    ],
+)
+def test_times_of_eight_digits_are_days_not_numbers(tmp_path, written, read):
+    (tmp_path / "x.csv").write_text("a,t\n" + "".join(f"1,{time}\n" for time in written))
+    assert read_objects(tmp_path / "x.csv", Columns(time="t")).times.tolist() == read
+
+
+def test_a_time_that_is_missing_is_refused(tmp_path):
+    (tmp_path / "x.csv").write_text("a,t\n1,2024-09-01\n1,\n")
+    with pytest.raises(ValueError, match="1 of 2 rows have no 't'"):
+        read_objects(tmp_path / "x.csv", Columns(time="t"))
+
+
+@pytest.mark.parametrize("kind", ["text", "whole", "real", "Int64", "category", "npz", "libsvm"])
+def test_rows_without_a_label_are_refused_or_dropped(tmp_path, kind):
+    column = {"text": ["b", None, "c"], "real": [0.5, None, 1.5]}.get(kind, [0, None, 1])
+    path = tmp_path / {"npz": "x.npz", "libsvm": "x.svm", "text": "x.csv", "whole": "x.csv"}.get(
+        kind, "x.parquet"
+    )
+    if kind == "npz":
+        np.savez(path, X=np.eye(3), y=np.array(column, dtype=float))
+    elif kind == "libsvm":
+        path.write_text("0 1:1\nnan 2:1\n1 3:1\n")
+    else:
+        labels = pd.Series(column, dtype=kind if kind in ("Int64", "category") else None)
+        frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": labels})
+        frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
+    with pytest.raises(ValueError, match=r'1 of 3 rows have no label, .* unlabelled = "drop" under \[data\]'):
+        read_objects(path, Columns(label="y"))
+    with pytest.warns(UserWarning, match="1 of 3 rows have no label, the first is row 1; they are left out"):
+        found = read_objects(path, Columns(label="y", unlabelled="drop"))
+    assert found.y.tolist() == column
+    assert found.with_labels().y.tolist() == [label for label in column if label is not None]
+    assert found.with_labels().y.dtype.kind == {"text": "U", "real": "f"}.get(kind, "i")
+    assert len(found.with_labels().X[:] if kind != "libsvm" else found.with_labels().X.toarray()) == 2
+
+
+def test_an_experiment_drops_rows_without_a_label(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300).astype(float)
+    frame = pd.DataFrame({"a": rng.normal(size=300) + 3 * y, "y": y})
+    frame["t"] = (np.datetime64("2024-01-01") + np.arange(300)).astype(str)
+    frame.loc[[5, 290], "y"] = np.nan
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    settings = '[data]\nfile = "x.csv"\nlabel = "y"\ntime = "t"\nunlabelled = "{}"\n'
+    settings += (
+        '[split]\ntrain = "2024-08"\nallow = ["few_positives"]\n[detector]\nclass = "sklearn.svm.LinearSVC"\n'
+    )
+    for said in ("drop", "refuse", "guess"):
+        (tmp_path / f"{said}.toml").write_text(settings.format(said))
+    experiment = Experiment.read(tmp_path / "drop.toml")
+    with pytest.warns(UserWarning, match="2 of 300 rows have no label"):
+        result = experiment.backtest(tmp_path / "out", None)
+    assert 290 not in result.rows
+    assert result.rows.max() == 299
+    assert result.classes.tolist() == [0, 1]
+    assert result.manifest["unlabelled"] == 2
+    assert experiment.fit(None, None)[1].classes_.tolist() == [0, 1]
+    with pytest.warns(UserWarning, match="2 of 300"):
+        assert (
+            describe_file(tmp_path / "drop.toml", columns=Columns(), train=None, period="")["unlabelled"] == 2
+        )
+    with pytest.raises(ValueError, match="2 of 300 rows have no label"):
+        Experiment.read(tmp_path / "refuse.toml").fit(None, None)
+    with pytest.raises(SettingsError, match='line 5: unlabelled is "refuse" or "drop"'):
+        Experiment.read(tmp_path / "guess.toml").fit(None, None)
+
+
+def save_sparse(path, form="csr", **changed):
+    matrix = getattr(sp.csr_array(np.arange(12.0).reshape(3, 4)), f"to{form}")()
+    names = {"coo": ("data", "row", "col"), "dia": ("data", "offsets")}.get(
+        form, ("data", "indices", "indptr")
+    )
+    arrays = {name: getattr(matrix, name) for name in names}
+    np.savez(path, **({"format": form.encode(), "shape": matrix.shape} | arrays | changed))
+    return matrix
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia"])
+def test_sparse_matrices_of_every_form(tmp_path, form):
+    matrix = save_sparse(tmp_path / "x.npz", form)
+    found = read_objects(tmp_path / "x.npz", Columns()).X
+    assert found.format == "csr"
+    assert found.has_canonical_format
+    assert found.toarray().tolist() == matrix.toarray().tolist()
+
+
+@pytest.mark.parametrize("index", [-1, 4, 5, 10**8, 2**40])
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr"])
+def test_indices_outside_of_a_sparse_matrix_are_refused(tmp_path, form, index):
+    name = "col" if form == "coo" else "indices"
+    path = tmp_path / "x.npz"
+    matrix = save_sparse(path, form)
+    wrong = getattr(matrix, name).astype(np.int64)
+    wrong[1] = index
+    save_sparse(path, form, **{name: wrong})
+    with pytest.raises(ValueError, match=r"x\.npz"):
+        read_objects(path, Columns())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"indptr": np.array([0, 9, 4, 11])},
+        {"indptr": np.array([0, 3, 7, 99])},
+        {"indptr": np.array([0, 3, 7])},
+        {"indptr": np.array([1, 3, 7, 11])},
+        {"indices": np.full(11, 0.5)},
+        {"data": np.full(11, "a")},
+        {"shape": np.array([3])},
+        {"format": b"xyz"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_sparse_matrix_that_is_none(tmp_path, changed):
+    save_sparse(tmp_path / "x.npz", **changed)
+    with pytest.raises(ValueError, match=r"x\.npz is no "):
+        read_objects(tmp_path / "x.npz", Columns())
+
+
+def test_a_column_twice_in_a_sparse_row_counts_once_with_the_sum(tmp_path):
+    arrays = {"data": np.array([1.0, 2.0, 4.0]), "indices": np.array([3, 0, 3]), "indptr": np.array([0, 3])}
+    np.savez(tmp_path / "x.npz", format=b"csr", shape=(1, 4), **arrays)
+    found = read_objects(tmp_path / "x.npz", Columns()).X
+    assert (found.indices.tolist(), found.data.tolist()) == ([0, 3], [2.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1 0:1", "1 -2:1", "1 3:1 2:1", "1 2:1 2:1", "1 5000000000:1", "1 x:1", "b 1:1", "inf 1:1", "1 1:a"],
+)
+def test_lines_that_are_no_libsvm(tmp_path, line):
+    (tmp_path / "x.svm").write_text(f"0 1:1 3:1\n{line}\n")
+    with pytest.raises(ValueError, match=r"x\.svm"):
+        read_objects(tmp_path / "x.svm", Columns())
+
+
+@pytest.mark.parametrize("nested", [[[1, 2], [3]], [{"x": 1}, None]], ids=["lists", "structs"])
+def test_nested_columns_are_refused_by_name(tmp_path, nested):
+    pd.DataFrame({"a": [1.0, 2.0], "b": nested}).to_parquet(tmp_path / "x.parquet")
+    for features in (None, "b", ["a", "b"]):
+        with pytest.raises(ValueError, match="the column 'b' holds lists or structs"):
+            read_objects(tmp_path / "x.parquet", Columns(features=features))
+    assert len(read_objects(tmp_path / "x.parquet", Columns(features=["a"]))) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"a,y\n1,2\n", b"PAR1" + b"\0" * 50 + b"PAR1"])
+def test_what_is_no_parquet(tmp_path, content):
+    (tmp_path / "x.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x\.parquet cannot be read"):
+        read_objects(tmp_path / "x.parquet", Columns())
+
+
+def test_parquet_with_two_columns_of_one_name(tmp_path):
+    column = pa.array([1.0])
+    pq.write_table(pa.Table.from_arrays([column, column], ["a", "a"]), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"x\.parquet"):
+        read_objects(tmp_path / "x.parquet", Columns())
 
 
 def test_missing_columns_are_counted_and_used_ones_not_suggested(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import to_npz
+from transcendent.arrays import check_sparse, to_npz
 from transcendent.artifacts.archives import read_arrays
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.calibration import Calibration
@@ -108,8 +108,8 @@ def _merging(stored: StoredCalibration, scores: Any) -> Merging | None:
 def check_matrices(root: Any) -> None:
     """Refuse sparse matrices with indices outside of them, which compiled code would follow."""
     for thing in _reachable(root):
-        if sp.issparse(thing) and hasattr(thing, "check_format"):
-            thing.check_format(full_check=True)
+        if sp.issparse(thing):
+            check_sparse(thing, "a matrix in it")
 
 
 def booster_types(members: Iterable[str]) -> set[str]:

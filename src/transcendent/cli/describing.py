@@ -26,7 +26,10 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
     if left_out:
         found["left_out"] = left_out
     if objects.y is not None:
-        labels, counts = np.unique(objects.y, return_counts=True)
+        known = objects.with_labels()
+        if len(known) < len(objects):
+            found["unlabelled"] = len(objects) - len(known)
+        labels, counts = np.unique(np.asarray(known.y), return_counts=True)
         found["classes"] = [
             {"class": c, "objects": n} for c, n in zip(labels.tolist(), counts.tolist(), strict=True)
         ]
@@ -50,6 +53,7 @@ def in_words(found: dict[str, Any]) -> str:
         features=None if found["features"] is None else f"{found['features']:,}",
         left_out=f"{console.some(found['left_out'])}: no numbers" if "left_out" in found else None,
         classes=console.some(counts) or None,
+        without_label=f"{found['unlabelled']:,} objects, left out" if "unlabelled" in found else None,
         seen=_span(found["seen"], found["periods"]) if "seen" in found else None,
         training=f"{found['training']:,} objects" if "training" in found else None,
         test=f"{found['test']:,} objects" if "test" in found else None,

@@ -70,7 +70,7 @@ class Experiment:
         """One of the rejectors fitted on the training rows, its name, and these rows."""
         chosen = self._choose(name)
         rejector = seeded(self.rejectors[chosen], self._seed)
-        rows = self._training_rows(train)
+        rows = self._training_rows(train).with_labels()
         given = {}
         if self.split.get("chronological", bool, False):
             given["times"] = rows.labelled(_TIMES).times
@@ -84,7 +84,8 @@ class Experiment:
     def backtest(self, folder: Path, n_jobs: int | None) -> Backtest:
         """Every rejector over the test periods."""
         train, rejectors, objects = self._train(), self.rejectors, self.dated_objects()
-        self._check_labels(objects.y)
+        labels = objects.with_labels().y
+        self._check_labels(labels)
         return backtest(
             rejectors,
             objects.X,
@@ -92,11 +93,12 @@ class Experiment:
             objects.times,
             train=train,
             period=self.period,
-            pos_label=self._label(objects.y),
+            pos_label=self._label(labels),
             chronological=self.split.get("chronological", bool, False),
             retrain=self._retraining(),
-            class_ratio=self._class_ratio(objects.y),
+            class_ratio=self._class_ratio(labels),
             allow=[str(name) for name in self.split.get("allow", list, [])],
+            unlabelled="drop",  # what is not to be dropped was refused when it was read
             folder=folder,
             random_state=self._seed,
             n_jobs=n_jobs,
@@ -104,7 +106,7 @@ class Experiment:
 
     def biases(self) -> tuple[TimeSplit, list[Bias]]:
         """The split, and what is wrong with it."""
-        train, objects = self._train(), self.dated_objects()
+        train, objects = self._train(), self.dated_objects().with_labels()
         split = time_split(objects.times, train=train, period=self.period)
         ratio = self._class_ratio(objects.y)
         return split, find_biases(
@@ -124,7 +126,7 @@ class Experiment:
                     if kind in "iuf"
                     else ""
                 )
-                said = "the times are numbers, not dates." if kind in "iuf" else str(error)
+                said = "the times are numbers, not dates such as 2024-09-01." if kind in "iuf" else str(error)
                 raise self.settings.table("data").error(f"{said}{hint}", "time") from None
         return objects
 

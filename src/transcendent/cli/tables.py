@@ -1,6 +1,8 @@
 """Objects from files: Parquet, CSV, npz and libsvm."""
 
+import warnings
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,8 @@ from zipfile import BadZipFile
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, count_rows, take_rows
+from transcendent.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
+from transcendent.cli.delimited import read_csv
 from transcendent.cli.settings import Settings, suggestion
 from transcendent.extras import extra
 
@@ -23,7 +26,10 @@ _KINDS = {
     ".libsvm": "libsvm",
     ".svmlight": "libsvm",
 }
-_KEYS = ("file", "table", "dataset", "folder", "label", "time", "id", "features", "deduplicate")
+_KEYS = (
+    *("file", "table", "dataset", "folder"),
+    *("label", "time", "id", "features", "unlabelled", "deduplicate"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Objects:
     X : array, sparse matrix or frame of n rows
         The features.
     y, times, ids : arrays of shape (n,) or None
-        Labels, when each was seen, and what it is called.
+        Labels (None for rows without, if they are to be dropped), when each was seen, and what it is called.
     """
 
     name: str
@@ -58,6 +64,13 @@ class Objects:
         """Some of them."""
         values = (None if values is None else values[rows] for values in (self.y, self.times, self.ids))
         return Objects(self.name, take_rows(self.X, rows), *values)
+
+    def with_labels(self) -> "Objects":
+        """Those that have a label."""
+        if self.y is None or not len(missing := missing_rows(self.y)):
+            return self
+        known = self.take(np.setdiff1d(np.arange(len(self)), missing))
+        return replace(known, y=np.array(known.y.tolist()))  # type: ignore[union-attr]
 
     def period(self) -> tuple[str, str] | None:
         """When the first and the last were seen."""
@@ -111,6 +124,7 @@ class Columns:
     time: str | None = None
     id: str | None = None
     features: str | list[str] | None = None
+    unlabelled: str = "refuse"
 
     def special(self) -> dict[str, str]:
         """Those that are no features, by what they are for."""
@@ -140,7 +154,10 @@ def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
         time=data.get("time", str),
         id=data.get("id", str),
         features=data.get("features", (str, list)),
+        unlabelled=data.get("unlabelled", str, "refuse"),
     )
+    if columns.unlabelled not in ("refuse", "drop"):
+        raise data.error('unlabelled is "refuse" or "drop".', "unlabelled")
     if isinstance(columns.features, list) and not all(isinstance(name, str) for name in columns.features):
         raise data.error("features is the name of a column of text, or a list of names.", "features")
     try:
@@ -168,7 +185,7 @@ def read_objects(
         found = _from_libsvm(path, width)
     if len(found) == 0:
         raise ValueError(f"{path} has no rows.")
-    return found if beside is None else _join(found, beside, columns)
+    return _check_labels(found if beside is None else _join(found, beside, columns), columns.unlabelled)
 
 
 def is_table(path: Path) -> bool:
@@ -192,10 +209,12 @@ def _read_frame(path: Path, columns: Columns) -> Any:
     try:
         if path.suffix.lower() == ".parquet":
             return pandas.read_parquet(path)
-        as_written = {} if columns.id is None else {columns.id: str}  # 007 is not 7
-        return pandas.read_csv(path, converters=as_written)
-    except ValueError as error:  # what pandas and pyarrow raise is a ValueError too
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        return read_csv(path, identifier=columns.id, time=columns.time, use_all=columns.features is None)
+    except (ValueError, OSError, extra("pyarrow", "cli").ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # not about what is in the file
+        said = str(error)
+        raise ValueError(said if said.startswith(str(path)) else f"{path} cannot be read: {said}") from None
 
 
 def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
@@ -207,28 +226,39 @@ def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
     if columns.features is not None:
         wanted["features"] = [features] if isinstance(features, str) else features
     _check_columns(wanted, frame.columns, name)
+    _check_flat(frame[[features] if isinstance(features, str) else features], name)
     X = _texts(frame, features, name) if isinstance(features, str) else frame[features]
-    values = {key: _plain(frame[column], column, name) for key, column in special.items()}
+    values = {key: _plain(frame[column], column, name, key != "label") for key, column in special.items()}
     return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
 
 
 def _check_columns(wanted: dict[str, list[str]], there: Iterable[Any], name: str) -> None:
     found = [str(column) for column in there]
-    if len(set(found)) < len(found):
-        raise ValueError(f"{name} has two columns of one name.")
+    if twice := [column for column, times in Counter(found).items() if times > 1]:
+        raise ValueError(f"{name} has {len(twice)} names of several columns: {', '.join(twice[:5])}.")
     used = {column for columns in wanted.values() for column in columns}
     for key, columns in wanted.items():
         if missing := [str(column) for column in columns if column not in found]:
             raise ColumnError(key, missing, [column for column in found if column not in used], name)
 
 
+def _check_flat(frame: Any, name: str) -> None:
+    for column in frame.columns[frame.dtypes == "object"]:
+        there = frame[column].dropna()
+        if len(there) and isinstance(there.iloc[0], list | dict | tuple | np.ndarray):
+            raise ValueError(
+                f"{name}: the column {column!r} holds lists or structs, not a number or text per row. "
+                "Lists of columns that are not zero are decided in parts: transcendent decide --workers."
+            )
+
+
 def _texts(frame: Any, column: str, name: str) -> AnyArray:
-    return _plain(frame[column], column, name).astype(object)
+    return _plain(frame[column], column, name, True).astype(object)
 
 
-def _plain(column: Any, what: str, name: str) -> AnyArray:
-    """A column as NumPy has it; nothing may be missing."""
-    if missing := int(column.isna().sum()):
+def _plain(column: Any, what: str, name: str, complete: bool) -> AnyArray:
+    """A column as NumPy has it; if it is to be complete, nothing may be missing."""
+    if complete and (missing := int(column.isna().sum())):
         raise ValueError(
             f"{name}: {missing:,} of {len(column):,} rows have no {what!r}. Take these rows out of the file."
         )
@@ -248,20 +278,67 @@ def _from_npz(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
 def _from_arrays(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         if "format" in stored.files:
-            return Objects(str(path), sp.load_npz(path).tocsr())
+            return Objects(str(path), _sparse(path, stored))
         special = {} if labels_elsewhere else columns.special()
         features = columns.features if isinstance(columns.features, str) else "X"
         named = {"features": features, **special}
         _check_columns({key: [array] for key, array in named.items()}, stored.files, str(path))
         values = {key: stored[array] for key, array in special.items()}
+        if stored[features].ndim == 0:
+            raise ValueError(f"{path}: {features!r} has no rows, it is a single value.")
         return Objects(str(path), stored[features], values.get("label"), values.get("time"), values.get("id"))
+
+
+def _sparse(path: Path, stored: Any) -> Any:
+    """A sparse matrix as SciPy saves it: every index inside, each column of a row once, in order."""
+    for name in set(stored.files) & {"indices", "indptr", "row", "col", "offsets"}:
+        if stored[name].dtype.kind not in "iu":
+            raise ValueError(f"{path} is no valid sparse matrix: {name} holds {stored[name].dtype}.")
+    try:
+        matrix = sp.load_npz(path)
+    except (ValueError, KeyError, IndexError, NotImplementedError) as error:
+        raise ValueError(f"{path} is no valid sparse matrix: {error}.") from None
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path} is no matrix of numbers, but of {matrix.dtype} in {matrix.ndim} dimensions."
+        )
+    check_sparse(matrix, str(path))
+    rows = matrix.tocsr()
+    rows.sum_duplicates()
+    return rows
 
 
 def _from_libsvm(path: Path, width: int | None) -> Objects:
     from sklearn.datasets import load_svmlight_file
 
-    X, y = load_svmlight_file(str(path), n_features=width, zero_based=False)
+    try:
+        X, y = load_svmlight_file(str(path), n_features=width, zero_based=False)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path} is no libsvm file with columns counted from 1: {error}") from None
+    check_sparse(X, str(path))
+    if np.isinf(y).any():
+        raise ValueError(f"{path}: the label of row {np.flatnonzero(np.isinf(y))[0]} is infinite.")
     return Objects(str(path), X, y.astype(np.intp) if np.all(y == np.rint(y)) else y)
+
+
+def _check_labels(found: Objects, unlabelled: str) -> Objects:
+    """The same, with None for labels that are missing; these are refused unless they are to be dropped."""
+    if found.y is None or not len(missing := missing_rows(found.y)):
+        return found
+    said = (
+        f"{found.name}: {len(missing):,} of {len(found):,} rows have no label, the first is row {missing[0]}"
+    )
+    if unlabelled == "refuse":
+        raise ValueError(
+            f'{said}. Take them out of the file, or leave them out with unlabelled = "drop" under [data].'
+        )
+    warnings.warn(f"{said}; they are left out.", stacklevel=2)
+    known = np.delete(found.y, missing)
+    if known.dtype.kind == "f" and np.all(known == np.rint(known)):
+        known = known.astype(np.intp)  # they are floats only for want of an integer that is missing
+    y = np.full(len(found), None, dtype=object)
+    y[np.setdiff1d(np.arange(len(found)), missing)] = known.tolist()
+    return replace(found, y=y)
 
 
 def _join(found: Objects, beside: Path, columns: Columns) -> Objects:

@@ -170,7 +170,7 @@ def load_hidost(libsvm_path: str | Path, dates_path: str | Path) -> Dataset:
     """
     try:
         X, y = load_svmlight_file(str(existing(libsvm_path)))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"{libsvm_path} is not a libsvm file: {error}") from error
     with existing(dates_path).open(encoding="utf-8", errors="replace") as lines:
         dates = ["-".join(match.group(1, 3, 4)) for match in map(_DATE.search, lines) if match]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, IntArray, group_equal_rows
+from transcendent.arrays import AnyArray, IntArray, check_sparse, group_equal_rows
 from transcendent.datasets.base import Dataset, existing
 from transcendent.extras import extra
 
@@ -171,7 +171,9 @@ def _read_columns(path: Path, columns: list[str]) -> dict[str, AnyArray]:
 
 
 def _read_matrix(path: Path) -> Any:
-    return sp.csr_matrix(sp.load_npz(existing(path)), dtype=np.float64)
+    matrix = sp.load_npz(existing(path))
+    check_sparse(matrix, str(path))
+    return sp.csr_matrix(matrix, dtype=np.float64)
 
 
 def _first_of_equal(apps: Dataset) -> IntArray:

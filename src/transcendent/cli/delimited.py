@@ -1,0 +1,89 @@
+"""CSV read strictly: what pandas would shift, rename or fill in silently is refused, with its line."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from transcendent.extras import extra
+
+_LONGEST_VALUE = (1 << 31) - 1
+
+
+def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: bool) -> Any:
+    """A frame of the values under each name of the header; ids, and times of eight digits, stay text.
+
+    With ``use_all`` every column is to be used, so that one without a name is refused too.
+    """
+    pandas = extra("pandas", "cli")
+    limit = csv.field_size_limit(_LONGEST_VALUE)
+    try:
+        n_rows = _check(path, use_all)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error.reason}). Convert it, from Latin-1 for example: "
+            f"iconv -f LATIN1 -t UTF-8 {path.name}"
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+    frame = pandas.read_csv(
+        path,
+        encoding="utf-8-sig",
+        index_col=False,
+        low_memory=False,  # else the type of a column may change in the middle
+        converters={} if identifier is None else {identifier: str},  # 007 is not 7, and NA not missing
+        dtype={} if time is None else {time: str},
+    )
+    if len(frame) != n_rows:
+        raise ValueError(f"{path} has {n_rows:,} or {len(frame):,} rows, depending on how quotes are read.")
+    if time in frame.columns:
+        frame[time] = _numbers_or_text(frame[time])
+    return frame
+
+
+def _check(path: Path, use_all: bool) -> int:
+    """Number of rows, each of which has a value for every column of the header."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        try:
+            header = next(reader, [])
+            _check_header(header, path, use_all)
+            n_rows = 0
+            for row in reader:
+                if row and len(row) != len(header):
+                    raise ValueError(
+                        f"{path}, line {reader.line_num}: {len(row)} values for the {len(header)} columns of "
+                        "the header. Values that contain commas are to be quoted."
+                    )
+                n_rows += bool(row)
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
+    return n_rows
+
+
+def _check_header(header: list[str], path: Path, use_all: bool) -> None:
+    if not header:
+        raise ValueError(f"{path} is empty, or its first line is: that is to name the columns.")
+    for number, name in enumerate(header, 1):
+        if name in header[: number - 1]:
+            first = header.index(name) + 1
+            raise ValueError(f"{path}: columns {first} and {number} have one name, {name!r}. Rename one.")
+        if not name.strip() and use_all:
+            raise ValueError(
+                f"{path}: column {number} has no name. Name it, take it out (pandas: to_csv(index=False)), "
+                "or name the columns to use."
+            )
+    other = next((separator for separator in ";\t|" if separator in header[0]), None)
+    if len(header) == 1 and other:
+        raise ValueError(
+            f"{path} has one column, {header[0]!r:.80}: values are to be separated by commas, not {other!r}."
+        )
+
+
+def _numbers_or_text(column: Any) -> Any:
+    """Numbers, if all are and not all have eight digits, as days have."""
+    if column.dropna().str.fullmatch(r"\d{8}").all():
+        return column
+    try:
+        return extra("pandas", "cli").to_numeric(column)
+    except ValueError:
+        return column
