@@ -57,6 +57,12 @@ def as_dates(times: Any) -> AnyArray:
     return when
 
 
+def first_and_last(times: AnyArray) -> tuple[Any, Any]:
+    """The earliest and the latest, also of text, of which NumPy finds no minimum."""
+    ordered = np.sort(times)
+    return ordered[0], ordered[-1]
+
+
 def _are_dates(times: list[Any]) -> bool:
     """Whether there is text, or nothing but dates."""
     return any(isinstance(time, str | bytes) for time in times) or all(

@@ -288,3 +288,19 @@ def test_xgboost_is_told_of_labels_it_does_not_take(tmp_path):
 
 def test_nothing_steers_the_terminal():
     assert visible("a\x1b[2Jb\n\x9bc…") == "a\\x1b[2Jb\n\\x9bc…"
+
+
+@pytest.mark.parametrize("chronological", ["true", "false"])
+def test_periods_may_have_names(tmp_path, chronological):
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    weeks = [f"w{i // 50:02}" for i in range(300)]
+    pd.DataFrame({"a": rng.normal(size=300) + 3 * y, "y": y, "t": weeks}).to_csv(
+        tmp_path / "x.csv", index=False
+    )
+    text = '[data]\nfile = "x.csv"\nlabel = "y"\ntime = "t"\n[split]\ntrain = "w04"\nperiod = "none"\n'
+    text += f'chronological = {chronological}\n[detector]\nclass = "sklearn.svm.LinearSVC"\n'
+    (tmp_path / "e.toml").write_text(text)
+    experiment = Experiment.read(tmp_path / "e.toml")
+    assert experiment.backtest(tmp_path / "out", None).periods == ("w04", "w05")
+    assert experiment.fit(None, None)[2].period() == ("w00", "w03")

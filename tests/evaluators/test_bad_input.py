@@ -324,7 +324,7 @@ def test_rethresholding_takes_what_fitting_takes():
         ice.rethreshold("exact")
 
 
-@pytest.mark.parametrize("cv", ["loo", LeaveOneOut(), [(np.arange(150), np.flatnonzero(y == 0))]])
+@pytest.mark.parametrize("cv", ["loo", LeaveOneOut(), [(np.flatnonzero(y == 1), np.flatnonzero(y == 0))]])
 def test_folds_that_cannot_calibrate_are_refused_before_any_fit(cv):
     class NeverFitted(LogisticRegression):
         def fit(self, X, y):
@@ -431,3 +431,24 @@ class TestScores:
         for broken in (lambda: vendor.decide(self.scores, y), lambda: vendor.rethreshold("auto")):
             with pytest.raises(NotFittedError):
                 broken()
+
+
+ALL = np.arange(300)
+
+
+@pytest.mark.parametrize("make", [TransductiveEvaluator, CrossConformalEvaluator])
+@pytest.mark.parametrize(
+    ("fold", "said"),
+    [
+        ((ALL, ALL[150:]), "fold 1 of cv trains on 150 of the 150 rows it calibrates on, such as row 150"),
+        ((ALL[:151], ALL[150:]), "fold 1 of cv trains on 1 of the 150 rows it calibrates on"),
+        ((ALL[:150], ALL[150:] + 1), "the test part of fold 1 of cv names row 300, but there are 300"),
+        ((ALL[:150] - 1, ALL[150:]), "the training part of fold 1 of cv names row -1"),
+        ((ALL < 150, ALL >= 150), "the training part of fold 1 of cv must be positions of rows, not bool"),
+        ((ALL[:150], np.repeat(ALL[150:], 2)), "the test part of fold 1 of cv has row 150 twice"),
+        ((ALL, []), "the test part of fold 1 of cv"),
+    ],
+)
+def test_folds_that_leak_or_do_not_exist_are_refused(make, fold, said):
+    with pytest.raises(CalibrationError, match=said):
+        make(DETECTOR, cv=[(ALL[150:], ALL[:150]), fold]).fit(X, y)

@@ -463,6 +463,32 @@ def test_a_damaged_checkpoint_is_decided_again(tmp_path, result, damage):
         backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path)
 
 
+def test_a_result_is_written_aside_and_renamed(tmp_path, result):
+    """What is there stays whole if the disk is full, so that the run can be taken up again."""
+    result.save(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        os.link(path, tmp_path / f"old-{path.name}")
+        path.write_bytes(b"before")
+    result.save(tmp_path)
+    names = ("table.parquet", "decisions.parquet", "manifest.json")
+    assert [(tmp_path / f"old-{name}").read_bytes() for name in names] == [b"before"] * 3
+    assert Backtest.load(tmp_path).summary()["aurc"].tolist() == result.summary()["aurc"].tolist()
+
+
+@pytest.mark.parametrize("chronological", [False, True])
+def test_periods_by_name_are_those_by_date(chronological):
+    names = [f"week {i // 150:02}" for i in range(len(Y))]
+    ice = {"ICE": InductiveEvaluator(LinearSVC())}
+    by_name, by_date = (
+        backtest(ice, X, Y, times, train=train, period=period, chronological=chronological)
+        for times, train, period in ((names, "week 04", None), (TIMES, TRAIN, "month"))
+    )
+    assert by_name.periods[:2] == ("week 04", "week 05")
+    assert by_name.summary()["aurc"].tolist() == by_date.summary()["aurc"].tolist()
+    with pytest.raises(TemporalBiasError, match="training goes up to week 09, testing begins at week 00"):
+        backtest(ice, X, Y, names, train=np.arange(len(Y)) % 2 == 0, period=None)
+
+
 def test_numpy_numbers_resume_as_python_numbers(tmp_path):
     given = {"pos_label": np.int64(1), "random_state": np.int64(3), "train": np.datetime64(TRAIN)}
     for _ in range(2):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from transcendent.temporal import cut_periods, time_split
 
-dates = st.lists(st.dates(date(1965, 1, 1), date(2035, 12, 31)), min_size=1, max_size=20)
+dates = st.lists(st.dates(date(1962, 1, 1), date(1981, 12, 31)), min_size=1, max_size=20)
 
 
 def name(day, period):
@@ -147,3 +147,60 @@ def test_splits_that_cannot_be_are_refused(train, message):
 def test_an_empty_calibration_window_is_refused():
     with pytest.raises(ValueError, match="no rows to calibrate on"):
         time_split(DAYS, train="2023-06", calibration="2023-08")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "period", "empty"),
+    [
+        ("9999-12-31", "month", "95,705"),
+        ("9999-12-31", "day", "2,912,"),
+        ("9999-12-31", "year", "7,974"),
+        ("1970-01-01", "month", "635"),
+        ("0001-01-01", "week", "105,"),
+    ],
+)
+def test_a_date_far_from_all_others_is_named(wrong, period, empty):
+    times = DAYS.astype(str).astype(object)
+    times[100] = wrong
+    with pytest.raises(ValueError, match=rf"row 100 is at {wrong}: {empty}.* empty {period}s .* \(1 of "):
+        cut_periods(times.tolist(), period)
+
+
+def test_a_date_far_after_the_training_window_is_named_by_its_row():
+    times = DAYS.copy()
+    times[-3] = np.datetime64("9999-12-31")
+    with pytest.raises(ValueError, match=f"row {len(DAYS) - 3} is at 9999-12-31"):
+        time_split(times, train="2024")
+    times[:-2] = np.datetime64("1970-01-01")
+    with pytest.raises(ValueError, match=f"row {len(DAYS) - 2} is at 2024-06-29: .* empty days"):
+        time_split(times, train="1971", period="day")
+
+
+def test_years_without_objects_are_no_mistake():
+    assert len(cut_periods(["2005-01-01", "2006-01-01", "2024-12-31"], "day")) == 7305
+
+
+@pytest.mark.parametrize(
+    ("times", "train"),
+    [
+        (np.arange(40), "30"),
+        (np.arange(40), date(2024, 1, 1)),
+        (np.arange(40), np.datetime64("2024")),
+        (np.arange(40) / 4, ("3", "5")),
+        ([f"w{i:02}" for i in range(40)], 30),
+        ([f"w{i:02}" for i in range(40)], None),
+    ],
+)
+def test_a_train_that_does_not_compare_with_the_times_is_refused(times, train):
+    with pytest.raises(ValueError, match="does not compare with the times, which with period=None are"):
+        time_split(times, train=train, period=None)
+
+
+def test_a_boundary_may_be_a_number_of_any_kind():
+    for train in (30, 30.0, np.int8(30), np.float32(30), np.array(30)):
+        assert len(time_split(np.arange(40), train=train, period=None).train) == 30
+
+
+def test_names_that_leave_nothing_to_train_on():
+    with pytest.raises(ValueError, match="no rows to train on with 'a'; times run from b to c"):
+        time_split(["b", "c"], train="a", period=None)

@@ -14,7 +14,7 @@ from transcendent.cli.tables import Objects, read_settings
 from transcendent.dates import as_dates
 from transcendent.estimators import seeded
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
-from transcendent.temporal.periods import Calendar
+from transcendent.temporal.periods import Calendar, in_order_of_time
 from transcendent.temporal.result import Backtest
 
 _TOP = ("data", "split", "detector", "rejectors", "retrain", "seed")
@@ -73,7 +73,8 @@ class Experiment:
         rows = self._training_rows(train).with_labels()
         given = {}
         if self.split.get("chronological", bool, False):
-            given["times"] = rows.labelled(_TIMES).times
+            times = np.asarray(rows.labelled(_TIMES).times)
+            given["times"] = times if self.period else in_order_of_time(times)
         if rows.y is None:
             raise self.settings.table("data").error(
                 'the rows have no labels: label = "..." names their column.'

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from transcendent.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
 from transcendent.cli.delimited import read_csv
 from transcendent.cli.settings import Settings, suggestion
+from transcendent.dates import first_and_last
 from transcendent.extras import extra
 
 _LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
@@ -77,7 +78,7 @@ class Objects:
         if self.times is None:
             return None
         first, last = (
-            str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in _ends(self.times)
+            str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in first_and_last(self.times)
         )
         return first, last
 
@@ -97,11 +98,6 @@ class Objects:
             if values is None:
                 raise ValueError(f"{self.name} has no {what}s: {hint}")
         return self
-
-
-def _ends(times: AnyArray) -> tuple[Any, Any]:
-    ordered = np.sort(times)
-    return ordered[0], ordered[-1]
 
 
 class ColumnError(ValueError):

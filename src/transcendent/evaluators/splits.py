@@ -51,7 +51,10 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
         return LeaveOneOut().split(codes), n
     if hasattr(cv, "split") or isinstance(cv, Iterable):
         splitter = check_cv(cv)
-        return iter(splitter.split(codes, classes[codes])), splitter.get_n_splits(codes, classes[codes])
+        splits = enumerate(splitter.split(codes, classes[codes]))
+        return (_checked_fold(k, parts, n) for k, parts in splits), splitter.get_n_splits(
+            codes, classes[codes]
+        )
     if not isinstance(cv, int | np.integer) or not 2 <= cv <= n:
         raise ValueError(f"cv={cv!r}: the number of folds must be an integer between 2 and the {n} rows.")
     # Deal the rows of each class out in turn: folds and their classes differ by at most one in size.
@@ -60,6 +63,32 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
     fold = np.empty(n, dtype=np.intp)
     fold[dealt] = np.arange(n) % cv
     return ((np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(cv)), int(cv)
+
+
+def _checked_fold(k: int, split: tuple[Any, Any], n: int) -> Split:
+    """The parts of a fold that a splitter gave: positions of rows, none of them in both."""
+    parts = []
+    for name, rows in zip(("training", "test"), map(np.asarray, split), strict=True):
+        if rows.ndim != 1 or rows.dtype.kind not in "iu":
+            raise CalibrationError(
+                f"the {name} part of fold {k} of cv must be positions of rows, not {rows.dtype} of shape "
+                f"{rows.shape}; of a mask, give numpy.flatnonzero(mask)."
+            )
+        if len(rows) == 0:
+            raise CalibrationError(f"the {name} part of fold {k} of cv has no rows.")
+        if rows.min() < 0 or rows.max() >= n:
+            wrong = rows[(rows < 0) | (rows >= n)][0]
+            raise CalibrationError(f"the {name} part of fold {k} of cv names row {wrong}, but there are {n}.")
+        parts.append(rows.astype(np.intp))
+    tested, counts = np.unique(parts[1], return_counts=True)
+    if counts.max() > 1:
+        raise CalibrationError(f"the test part of fold {k} of cv has row {tested[counts.argmax()]} twice.")
+    if np.any(both := np.isin(tested, parts[0])):
+        raise CalibrationError(
+            f"fold {k} of cv trains on {int(both.sum()):,} of the {len(tested):,} rows it calibrates on, "
+            f"such as row {tested[both][0]}: their scores would be those of rows the detector has seen."
+        )
+    return parts[0], parts[1]
 
 
 def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes: AnyArray) -> None:

@@ -31,7 +31,7 @@ from transcendent.extras import extra
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
 from transcendent.temporal.labelling import Retraining, joining
-from transcendent.temporal.periods import Calendar, TimeSplit, time_split
+from transcendent.temporal.periods import Calendar, TimeSplit, in_order_of_time, time_split
 from transcendent.temporal.provenance import describe, digest, fingerprint, plain, versions
 from transcendent.temporal.result import Answers, Backtest, tight
 
@@ -166,7 +166,7 @@ class _Run:
 
     def fit(self, rejector: Any, labelled: IntArray) -> Any:
         """A clone, fitted on the training rows and those of the labelled ones that can join them."""
-        train, times = self.split.train, self.split.times
+        train, times = self.split.train, in_order_of_time(self.split.times)
         rows = np.concatenate([train, joining(labelled, self.y, train)])
         rows = rows[np.argsort(times[rows], kind="stable")]
         given = {"times": times[rows]} if self.chronological else {}

@@ -10,6 +10,7 @@ from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state
 
 from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels, row_keys
+from transcendent.dates import first_and_last
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 
@@ -186,13 +187,14 @@ def positive_label(trained: AnyArray, pos_label: Any) -> Any:
 
 
 def _training_after_test(times: AnyArray, seen: IntArray, test: IntArray) -> Bias | None:
-    late = seen[times[seen] > times[test].min()]
+    (_, end), (start, _) = first_and_last(times[seen]), first_and_last(times[test])
+    late = seen[times[seen] > start]
     if len(late) == 0:
         return None
     return Bias(
         "training_after_test",
         f"{len(late):,} of {len(seen):,} training rows are newer than the oldest test row: training goes up "
-        f"to {times[seen].max()}, testing begins at {times[test].min()}. "
+        f"to {end}, testing begins at {start}. "
         "Train on rows that are all older.",
         refuses=True,
     )

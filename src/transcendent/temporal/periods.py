@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, IntArray
-from transcendent.dates import as_dates
+from transcendent.dates import as_dates, first_and_last
 
 Calendar = Literal["year", "quarter", "month", "week", "day"]
+
+_LONGEST_GAP = {"year": 20, "quarter": 80, "month": 240, "week": 1044, "day": 7305}
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
     period : {"year", "quarter", "month", "week", "day"} or None
         Length of a period, aligned with the calendar (UTC). None takes ``times`` as the periods' labels.
 
+    More than 20 years without an object are refused: a date such as 9999-12-31 or 1970-01-01 is wrong.
+
     Examples
     --------
     >>> from transcendent.temporal import cut_periods
@@ -127,8 +132,13 @@ def time_split(
     if calibration is not None:
         _check_not_empty(when, calibrates, "calibrate", calibration)
     first, second, test = (_in_order(when, rows) for rows in (trains & ~calibrates, calibrates, tested))
-    periods = _cut_calendar(when[test], period, end) if period else cut_periods(when[test], None)
+    periods = _cut_calendar(when[test], period, end, test) if period else cut_periods(when[test], None)
     return TimeSplit(first, second, test, periods, when)
+
+
+def in_order_of_time(times: AnyArray) -> AnyArray:
+    """Times as ``fit`` takes them: names of periods become numbers, in their order."""
+    return np.unique(times, return_inverse=True)[1] if times.dtype.kind == "U" else times
 
 
 def _labels(times: Any) -> AnyArray:
@@ -175,6 +185,13 @@ def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
 
 def _boundary(when: AnyArray, time: Any) -> Any:
     if when.dtype.kind != "M":
+        time = time.item() if isinstance(time, np.ndarray | np.generic) else time
+        kind, names = (str, "names") if when.dtype.kind == "U" else (Real, "numbers")
+        if not isinstance(time, kind):
+            raise ValueError(
+                f"{time!r} does not compare with the times, which with period=None are {names} of periods: "
+                f"give one such as {when[0].item()!r}."
+            )
         return time
     try:
         return as_dates([time])[0]
@@ -189,20 +206,39 @@ def _in_order(when: AnyArray, chosen: BoolArray) -> IntArray:
 
 def _check_not_empty(when: AnyArray, chosen: BoolArray, purpose: str, given: Any) -> None:
     if not chosen.any():
-        raise ValueError(
-            f"no rows to {purpose} on with {given!r}; times run from {when.min()} to {when.max()}."
-        )
+        first, last = first_and_last(when)
+        raise ValueError(f"no rows to {purpose} on with {given!r}; times run from {first} to {last}.")
 
 
-def _cut_calendar(when: AnyArray, period: Calendar, start: Any = None) -> Periods:
-    """Periods from the first object's, or from the one ``start`` is in, to the last object's."""
+def _cut_calendar(
+    when: AnyArray, period: Calendar, start: Any = None, rows: IntArray | None = None
+) -> Periods:
+    """Periods from the first object's, or from the one ``start`` is in, to the last object's.
+
+    Errors name objects by their ``rows``.
+    """
     if period not in get_args(Calendar):
         raise ValueError(f"period must be one of {get_args(Calendar)} or None, not {period!r}.")
     numbers = _numbers(when, period)
     if len(numbers) == 0:
         return Periods((), numbers)
     first = int(numbers.min()) if start is None else int(_numbers(np.array([start]), period)[0])
+    _check_gaps(when, numbers, first, period, np.arange(len(when)) if rows is None else rows)
     return Periods(tuple(_name(n, period) for n in range(first, int(numbers.max()) + 1)), numbers - first)
+
+
+def _check_gaps(when: AnyArray, numbers: IntArray, first: int, period: Calendar, rows: IntArray) -> None:
+    """Refuse a gap that only a wrong date leaves, and name the row at its end with fewer rows beyond."""
+    order = np.argsort(numbers, kind="stable")
+    steps = np.diff(numbers[order], prepend=first)
+    after = int(np.argmax(steps))
+    if steps[after] <= _LONGEST_GAP[period]:
+        return
+    lonely = order[after:] if after == 0 or 2 * after > len(order) else order[:after][::-1]
+    raise ValueError(
+        f"row {rows[lonely[0]]} is at {when[lonely[0]]}: {steps[after] - 1:,} empty {period}s lie between it "
+        f"and the others. Correct its time, or leave out such rows ({len(lonely):,} of {len(when):,})."
+    )
 
 
 def _numbers(when: AnyArray, period: Calendar) -> IntArray:

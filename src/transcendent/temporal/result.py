@@ -1,5 +1,6 @@
 """What a backtest found, as tables."""
 
+import io
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ import numpy as np
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, chunks, divide, encode_labels
 from transcendent.extras import extra
+from transcendent.files import write_whole
 from transcendent.metrics.performance import (
     SUBSETS,
     Subset,
@@ -239,18 +241,21 @@ class Backtest:
         return extra(library, "frames").DataFrame(columns)
 
     def save(self, folder: Any) -> Path:
-        """Write ``table.parquet``, ``decisions.parquet`` and ``manifest.json`` into a folder."""
+        """Write ``table.parquet``, ``decisions.parquet`` and ``manifest.json``, each whole, into a folder."""
         arrow, parquet = extra("pyarrow", "frames"), extra("pyarrow.parquet", "frames")
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(arrow.table(self.table), path / "table.parquet")
-        parquet.write_table(arrow.concat_tables(self._decision_tables()), path / "decisions.parquet")
+        decisions = arrow.concat_tables(self._decision_tables())
+        for name, table in (("table", arrow.table(self.table)), ("decisions", decisions)):
+            content = io.BytesIO()
+            parquet.write_table(table, content)
+            write_whole(path / f"{name}.parquet", content.getvalue())
         manifest = self.manifest | {
             "periods": list(self.periods),
             "classes": self.classes.tolist(),
             "ranked_by": {name: answer.ranked_by for name, answer in self.answers.items()},
         }
-        (path / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+        write_whole(path / "manifest.json", (json.dumps(manifest, indent=2) + "\n").encode())
         return path
 
     @classmethod
