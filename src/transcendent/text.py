@@ -3,8 +3,14 @@
 from collections.abc import Sequence
 
 
+def visible(text: str, keep: str = "") -> str:
+    """Text of anyone's files, with what would steer a terminal spelled out; of that, ``keep`` is kept."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, aligned: the first column to the left, the others to the right."""
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *rest in rows:

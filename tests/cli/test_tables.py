@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from transcendent.cli.console import visible
 from transcendent.cli.describing import describe_file
 from transcendent.cli.experiment import Experiment
 from transcendent.cli.settings import SettingsError
@@ -284,10 +283,6 @@ def test_xgboost_is_told_of_labels_it_does_not_take(tmp_path):
     (tmp_path / "e.toml").write_text(text)
     with pytest.raises(SettingsError, match="line 6: XGBClassifier takes the labels 0, 1"):
         Experiment.read(tmp_path / "e.toml").fit(None, None)
-
-
-def test_nothing_steers_the_terminal():
-    assert visible("a\x1b[2Jb\n\x9bc…") == "a\\x1b[2Jb\n\\x9bc…"
 
 
 @pytest.mark.parametrize("chronological", ["true", "false"])

@@ -10,5 +10,6 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("transcendent"):
             raise
-        sys.exit(f'the command line needs {missing.name}: pip install "transcendent[cli]"')
+        sys.stderr.write(f'the command line needs {missing.name}: pip install "transcendent[cli]"\n')
+        sys.exit(8)
     app(prog_name="transcendent")

@@ -62,6 +62,12 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _not_zero(number: int | None) -> int | None:
+    if number == 0:
+        raise typer.BadParameter("0 rejectors would never finish.")
+    return number
+
+
 _VERSION = typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
 
 
@@ -191,7 +197,12 @@ def backtest(
         Path | None,
         typer.Option("--out", "-o", help="The folder to keep it in; by default named after the TOML file."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", help="How many rejectors run at once.")] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs", "-j", callback=_not_zero, help="How many rejectors run at once; -1: one per core."
+        ),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -289,7 +300,7 @@ def thresholds(
         ),
     ] = None,
     max_rejection: Annotated[
-        float | None, typer.Option(help="The largest share of calibration objects to reject.")
+        float | None, typer.Option(min=0, max=1, help="The largest share of calibration objects to reject.")
     ] = 0.15,
     constraint: Annotated[list[str] | None, typer.Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
     out: Annotated[

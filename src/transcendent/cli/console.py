@@ -13,6 +13,7 @@ from typing import Any, ParamSpec
 from transcendent import errors
 from transcendent.cli.settings import SettingsError, UsageError
 from transcendent.files import is_about_writing
+from transcendent.text import visible
 
 EXIT_CODES = {
     1: "a defect of transcendent itself",
@@ -101,24 +102,19 @@ def silence(quiet: bool) -> None:
 
 def show(text: str, data: dict[str, Any], as_json: bool) -> None:
     """Print for a person, or for a program."""
-    sys.stdout.write((json.dumps(plain(data), indent=2) if as_json else visible(text)) + "\n")
+    sys.stdout.write((json.dumps(plain(data), indent=2) if as_json else visible(text, keep="\n")) + "\n")
 
 
 def say(text: str) -> None:
     """A line beside the output."""
-    sys.stderr.write(visible(text) + "\n")
-
-
-def visible(text: str) -> str:
-    """Text of anyone's files, with what would steer a terminal spelled out."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+    sys.stderr.write(visible(text, keep="\n") + "\n")
 
 
 def lines(**entries: Any) -> str:
     """Names and what they are, aligned; those that are None left out."""
     shown = {name.replace("_", " "): value for name, value in entries.items() if value is not None}
     width = max(map(len, shown))
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown.items())
+    return "\n".join(f"{name.ljust(width)}  {visible(str(value))}" for name, value in shown.items())
 
 
 def some(items: list[str]) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from transcendent.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact, save
 from transcendent.batch import TableDecisions, decide_table
@@ -20,6 +22,9 @@ from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import BatchError
 from transcendent.extras import extra
 from transcendent.files import write_whole
+from transcendent.text import visible
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
 
 
 @dataclass(frozen=True)
@@ -129,16 +134,39 @@ def write_decisions(decisions: Decisions, ids: AnyArray | None, out: Path) -> No
     """One row per object: its id or number, and what was decided."""
     arrow = extra("pyarrow", "cli")
     first = {"row": range(len(decisions))} if ids is None else {"id": ids}
-    table = arrow.table({**first, **decisions.to_dict()})
-    if str(out) == "-":
-        extra("pyarrow.csv", "cli").write_csv(table, sys.stdout.buffer)
-        return
+    columns = {**first, **decisions.to_dict()}
     content = io.BytesIO()
-    if out.suffix == ".csv":
-        extra("pyarrow.csv", "cli").write_csv(table, content)
+    if out.suffix == ".parquet":
+        extra("pyarrow.parquet", "cli").write_table(arrow.table(columns), content)
+        write_whole(out, content.getvalue())
+        return
+    unspoilt = {name: _without_formulas(values, name) for name, values in columns.items()}
+    extra("pyarrow.csv", "cli").write_csv(arrow.table(unspoilt), content)
+    if str(out) != "-":
+        write_whole(out, content.getvalue())
+    elif sys.stdout.isatty():
+        sys.stdout.write(visible(content.getvalue().decode(), keep="\n"))
     else:
-        extra("pyarrow.parquet", "cli").write_table(table, content)
-    write_whole(out, content.getvalue())
+        sys.stdout.buffer.write(content.getvalue())
+
+
+def _without_formulas(values: Any, name: str) -> Any:
+    """Text that a spreadsheet would run as a formula with ' before it, and so what begins with ' itself.
+
+    Taking one ' away from all that begins with it gives the values back.
+    """
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "OU":
+        return values
+    texts = values.tolist()
+    runs = [isinstance(text, str) and text.startswith(_FORMULAS) for text in texts]
+    if not any(runs):
+        return values
+    warnings.warn(
+        f"{sum(runs):,} entries of {name!r} begin with = + - @ or ' and have a ' before them in CSV, lest a "
+        "spreadsheet run them as formulas. Parquet has them as they are.",
+        stacklevel=2,
+    )
+    return [f"'{text}" if run else text for text, run in zip(texts, runs, strict=True)]
 
 
 def summarise(decisions: Decisions) -> dict[str, Any]:

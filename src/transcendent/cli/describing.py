@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from transcendent.cli import console
-from transcendent.cli.experiment import Experiment
+from transcendent.cli.experiment import Experiment, boundary, calendar, check_dates
+from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import Columns, Objects, read_objects
 from transcendent.temporal import Bias, TimeSplit, cut_periods, find_biases, time_split
 
@@ -15,13 +16,18 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
     """Objects, classes, features and periods of a file; with a split, what is wrong with that."""
     if path.suffix == ".toml":
         experiment = Experiment.read(path)
-        objects, calendar = experiment.objects, experiment.period
+        objects, cut = experiment.objects, experiment.period
         left_out: list[str] = []
         split = experiment.biases() if "train" in experiment.split.values else None
     else:
-        objects, calendar = read_objects(path, columns), None if period == "none" else period
-        objects, left_out = objects.without_text()
-        split = _biases(objects, train, calendar) if train else None
+        try:
+            cut = calendar(period)
+        except ValueError as error:
+            raise UsageError(f"--period: {error}") from None
+        objects, left_out = read_objects(path, columns).without_text()
+        if cut is not None and objects.times is not None:
+            check_dates(objects.times, "--period none")
+        split = _biases(objects, train, cut) if train else None
     found: dict[str, Any] = {"file": objects.name, "objects": len(objects), "features": _width(objects)}
     if left_out:
         found["left_out"] = left_out
@@ -34,7 +40,7 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
             {"class": c, "objects": n} for c, n in zip(labels.tolist(), counts.tolist(), strict=True)
         ]
     if objects.times is not None:
-        periods = cut_periods(objects.times, calendar)
+        periods = cut_periods(objects.times, cut)
         found["seen"] = objects.period()
         found["periods"] = dict(zip(periods.labels, periods.counts.tolist(), strict=True))
     if split is not None:
@@ -71,9 +77,9 @@ def _span(seen: tuple[str, str], periods: dict[str, int]) -> str:
     return f"{seen[0]} to {seen[1]}, {len(periods)} periods of {min(sizes):,} to {max(sizes):,} objects"
 
 
-def _biases(objects: Objects, train: str, calendar: Any) -> tuple[TimeSplit, list[Bias]]:
+def _biases(objects: Objects, train: str, cut: Any) -> tuple[TimeSplit, list[Bias]]:
     objects.labelled("name the columns with --label and --time.")
-    split = time_split(objects.times, train=train, period=calendar)
+    split = time_split(objects.times, train=boundary(train, objects.times, cut), period=cut)
     return split, find_biases(objects.X, objects.y, split)
 
 

@@ -119,16 +119,9 @@ class Experiment:
         objects = self.objects.labelled(_TIMES)
         if self.period is not None:
             try:
-                as_dates(objects.times)
+                check_dates(objects.times, 'period = "none" under [split]')
             except ValueError as error:
-                kind = np.asarray(objects.times).dtype.kind
-                hint = (
-                    ' Or do they number the periods? Then period = "none" under [split].'
-                    if kind in "iuf"
-                    else ""
-                )
-                said = "the times are numbers, not dates such as 2024-09-01." if kind in "iuf" else str(error)
-                raise self.settings.table("data").error(f"{said}{hint}", "time") from None
+                raise self.settings.table("data").error(str(error), "time") from None
         return objects
 
     def _check_labels(self, y: AnyArray | None) -> None:
@@ -158,11 +151,11 @@ class Experiment:
         return name or names[0]
 
     def _training_rows(self, train: str | None) -> Objects:
-        window = train or ("train" in self.split.values and self._train())
-        if not window:
+        if train is None and "train" not in self.split.values:
             return self.objects
-        split = time_split(self.dated_objects().times, train=window, period=self.period)
-        return self.objects.take(split.train)
+        times = self.dated_objects().times
+        window = self._train() if train is None else boundary(train, times, self.period)
+        return self.objects.take(time_split(times, train=window, period=self.period).train)
 
     @property
     def _seed(self) -> int:
@@ -171,11 +164,10 @@ class Experiment:
     @property
     def period(self) -> Any:
         """How test objects are grouped."""
-        period = self.split.get("period", str, "month")
-        known = (*get_args(Calendar), "none")
-        if period not in known:
-            raise self.split.error(f"there is no period {period!r}{suggestion(period, known)}", "period")
-        return None if period == "none" else period
+        try:
+            return calendar(self.split.get("period", str, "month"))
+        except ValueError as error:
+            raise self.split.error(str(error), "period") from None
 
     def _train(self) -> Any:
         hint = 'what was seen before this time trains, the rest is tested: train = "2024-01"'
@@ -214,6 +206,39 @@ class Experiment:
         if name not in labels:
             raise self.split.error(f"no row has the label {name!r}{suggestion(name, labels)}", key)
         return labels[name]
+
+
+def calendar(period: str) -> Calendar | None:
+    """The period of this name; ``"none"`` is None, which takes times as names of periods."""
+    known = (*get_args(Calendar), "none")
+    if period not in known:
+        raise ValueError(f"there is no period {period!r}{suggestion(period, known)}")
+    return None if period == "none" else period  # type: ignore[return-value]
+
+
+def check_dates(times: Any, none: str) -> None:
+    """Refuse times that no calendar can cut; ``none`` says how they are taken as numbers of periods."""
+    try:
+        as_dates(times)
+    except ValueError:
+        if np.asarray(times).dtype.kind not in "iuf":
+            raise
+        raise ValueError(
+            "the times are numbers, not dates such as 2024-09-01. Or do they number the periods? Then "
+            f"{none}."
+        ) from None
+
+
+def boundary(train: str, times: Any, period: Calendar | None) -> Any:
+    """The end of training that ``--train`` names: a date, or a number or name of a period."""
+    if period is not None and not _is_date(train):
+        raise UsageError(f"--train {train}: that is not a date such as 2024-09-01 or 2024-09.")
+    if period is None and np.asarray(times).dtype.kind in "iuf":
+        try:
+            return float(train)
+        except ValueError:
+            raise UsageError(f"--train {train}: that is not a number, as the times are.") from None
+    return train
 
 
 def _is_date(time: Any) -> bool:

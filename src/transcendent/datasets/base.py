@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from transcendent.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows
+from transcendent.text import visible
 
 _MOST_SHOWN = 3
 
@@ -76,7 +77,7 @@ class Dataset:
     def _class_counts(self) -> str:
         classes, counts = np.unique(self.y, return_counts=True)
         most = np.argsort(-counts, kind="stable")[:_MOST_SHOWN]
-        shown = [f"{classes[i]}: {counts[i]:,}" for i in sorted(most)]
+        shown = [f"{visible(str(classes[i]))}: {counts[i]:,}" for i in sorted(most)]
         if len(classes) > _MOST_SHOWN:
             shown.append(f"{len(classes) - _MOST_SHOWN} more classes")
         return f" ({', '.join(shown)})" if shown else ""

@@ -1,0 +1,154 @@
+"""The code a command ends with is the documented one, in the process of the test: it takes no imports."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.svm import LinearSVC
+from typer.testing import CliRunner
+
+from transcendent import InductiveEvaluator
+from transcendent.artifacts import save
+from transcendent.cli import describing
+from transcendent.cli.app import app
+from transcendent.cli.console import EXIT_CODES
+
+TOML = """
+[data]
+file = "x.csv"
+label = "y"
+time = "t"
+features = ["a", "b"]
+[split]
+train = "2024-06"
+[detector]
+class = "sklearn.svm.LinearSVC"
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("codes")
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=600)
+    frame = pd.DataFrame({"a": rng.normal(size=600) + y, "b": rng.normal(size=600)})
+    save(InductiveEvaluator(LinearSVC(), random_state=0).fit(frame, y), folder / "ok.transcendent")
+    frame["y"] = y
+    frame["t"] = (np.datetime64("2024-01-01") + np.arange(600) // 2).astype(str)
+    frame["n"] = np.arange(600)
+    frame.to_csv(folder / "x.csv", index=False)
+    days = np.array([["2024-01-05", "2024-02-05"], ["2024-04-05", "2024-05-05"]])
+    frame.assign(t=days[np.arange(600) // 300, y]).to_csv(folder / "biased.csv", index=False)
+    (folder / "ok.toml").write_text(TOML)
+    (folder / "typo.toml").write_text(TOML.replace("train", "trian"))
+    (folder / "syntax.toml").write_text("[data")
+    (folder / "junk").write_text("junk")
+    (folder / "empty.csv").write_text("")
+    (folder / "latin.csv").write_bytes(b"a,b\n1,caf\xe9\n")
+    (folder / "wide.csv").write_text("a,b\n1,2,3\n")
+    (folder / "folder").mkdir()
+    return folder
+
+
+@pytest.fixture
+def run(made, monkeypatch):
+    monkeypatch.chdir(made)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which a command replaces
+    return lambda line: CliRunner().invoke(app, line.split())
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (0, "info ok.transcendent"),
+        (0, "data x.csv --time n --period none --label y"),
+        (2, "fot"),
+        (2, "info nowhere"),
+        (2, "data x.csv --time t --period fortnight"),
+        (2, "data x.csv --time t --label y --train soon"),
+        (2, "data x.csv --time n --label y --train soon --period none"),
+        (2, "fit ok.toml -o x.transcendent --train 202406"),
+        (2, "fit ok.toml -o x.transcendent --rejector CCE"),
+        (2, "decide ok.transcendent nowhere.csv"),
+        (2, "decide ok.transcendent x.csv --out x.txt"),
+        (2, "decide ok.transcendent x.csv --workers 0"),
+        (2, "thresholds ok.transcendent --max-rejection 1.5"),
+        (2, "thresholds ok.transcendent --constraint recall"),
+        (2, "backtest ok.toml --jobs 0"),
+        (3, "fit syntax.toml -o x.transcendent"),
+        (3, "backtest typo.toml"),
+        (4, "data junk"),
+        (4, "data empty.csv"),
+        (4, "data latin.csv"),
+        (4, "data x.csv --label nope"),
+        (4, "data x.csv --time n"),
+        (4, "decide ok.transcendent wide.csv"),
+        (4, "decide ok.transcendent latin.csv"),
+        (4, "fit ok.toml -o x.transcendent --train 1999"),
+        (4, "report folder"),
+        (5, "info junk"),
+        (5, "verify junk"),
+        (5, "decide junk x.csv"),
+        (6, "thresholds ok.transcendent --constraint precision>=1 --max-rejection 0"),
+        (7, "fit ok.toml -o folder"),
+        (7, "fit ok.toml -o nowhere/x.transcendent"),
+        (7, "decide ok.transcendent x.csv --out nowhere/x.csv"),
+        (7, "thresholds ok.transcendent --out nowhere/x.transcendent"),
+        (7, "backtest ok.toml --out junk"),
+        (9, "data biased.csv --time t --label y --train 2024-03"),
+        (10, "decide ok.transcendent folder --out decided"),
+    ],
+)
+def test_each_failure_has_its_code(run, code, line):
+    done = run(line)
+    assert done.exit_code == code, done.output
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    if code:
+        assert "rror: " in done.stderr
+
+
+def test_a_missing_dependency_and_an_interruption_and_a_defect(run, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pandas", None)
+        done = run("data x.csv")
+        assert (done.exit_code, 'pip install "transcendent[cli]"' in done.stderr) == (8, True)
+    for error, code in ((KeyboardInterrupt, 130), (RuntimeError, 1)):
+
+        def fails(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(describing, "describe_file", fails)
+        assert run("data x.csv").exit_code == code
+
+
+def test_all_codes_are_tried():
+    """Here, but for that of a closed pipe, which takes a process of its own."""
+    tried = Path(__file__).read_text()
+    assert [code for code in EXIT_CODES if f"({code}, " not in tried and f", {code})" not in tried] == [141]
+
+
+@pytest.mark.filterwarnings("default")
+def test_ids_do_not_steer_a_terminal_nor_run_in_a_spreadsheet(run, made):
+    ids = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "\t=1", "'quoted", "plain", "\x1b[2J"]
+    frame = pd.read_csv("x.csv").head(len(ids)).assign(name=ids)
+    frame.to_parquet("ids.parquet")
+    done = run("decide ok.transcendent ids.parquet --id name --out ids.csv")
+    assert (done.exit_code, "warning: 6 entries of 'id' begin with" in done.stderr) == (0, True)
+    written = pd.read_csv("ids.csv", quotechar='"')["id"].tolist()
+    assert written == ["'" + name for name in ids[:6]] + ids[6:]
+    assert [name.removeprefix("'") for name in written] == ids
+    assert run("decide ok.transcendent ids.parquet --id name --out same.parquet").exit_code == 0
+    assert pd.read_parquet("same.parquet")["id"].tolist() == ids
+
+
+def test_csv_on_a_terminal_is_escaped(run, capsys, monkeypatch):
+    pd.read_csv("x.csv").head(1).assign(name="a\x1b[2J").to_parquet("ids.parquet")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    from transcendent.cli import deciding
+
+    decisions, ids = deciding.decide_file(Path("ok.transcendent"), Path("ids.parquet"), "name", [], None)
+    deciding.write_decisions(decisions, ids, Path("-"))
+    assert "a\\x1b[2J" in capsys.readouterr().out
