@@ -80,8 +80,8 @@ def check_equal(out, decisions, ids=IDS):
     order = np.argsort(ids)
     assert found["label"].tolist() == decisions.labels[order].tolist()
     np.testing.assert_array_equal(found["accepted"], decisions.accepted[order])
-    np.testing.assert_allclose(found["credibility"], decisions.credibility[order], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(found["confidence"], decisions.confidence[order], rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(found["credibility"], decisions.credibility[order])
+    np.testing.assert_array_equal(found["confidence"], decisions.confidence[order])
     return found
 
 

@@ -67,6 +67,12 @@ def test_a_mark_at_the_start_long_values_and_blank_lines_do_no_harm(tmp_path):
     assert csv.field_size_limit() < 200_000
 
 
+def test_numbers_are_read_to_the_last_bit(tmp_path):
+    values = np.random.default_rng(0).normal(size=(1000, 2)) * 1e-3
+    pd.DataFrame(values, columns=["a", "b"]).to_csv(tmp_path / "x.csv", index=False)
+    np.testing.assert_array_equal(read_objects(tmp_path / "x.csv", Columns()).X.to_numpy(), values)
+
+
 def test_a_column_without_a_name_does_no_harm_where_others_are_named(tmp_path):
     (tmp_path / "x.csv").write_text(",a\n7,1\n8,2\n")
     assert read_objects(tmp_path / "x.csv", Columns(features=["a"])).X["a"].tolist() == [1, 2]
