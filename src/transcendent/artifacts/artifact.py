@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent.arrays import AnyArray
 from transcendent.artifacts.archives import check_unpacked_size
 from transcendent.artifacts.container import Key, pack, unpack
+from transcendent.artifacts.contents import check_contents, check_opens_no_files
 from transcendent.artifacts.facts import check_facts, check_sizes, facts
 from transcendent.artifacts.parts import (
     booster_types,
-    check_matrices,
     put_together,
     read_calibrations,
     take_apart,
@@ -32,12 +32,15 @@ from transcendent.temporal.provenance import versions
 _SKOPS = "rejector.skops"
 _COMPILED = {
     "lightgbm.basic.Booster",
+    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.svm._classes.NuSVC",
+    "sklearn.svm._classes.NuSVR",
     "sklearn.svm._classes.OneClassSVM",
     "sklearn.svm._classes.SVC",
+    "sklearn.svm._classes.SVR",
     "sklearn.tree._tree.Tree",
     "xgboost.core.Booster",
 }
@@ -92,6 +95,10 @@ def save(
             f"{kind} is not a rejector; wrap a detector in one, such as InductiveEvaluator(detector)."
         )
     check_is_fitted(rejector)
+    try:
+        check_opens_no_files(rejector)
+    except ArtifactError as reason:
+        raise ArtifactError(f"this rejector cannot be saved: {reason}") from None
     skeleton, members = take_apart(_with_thresholds(rejector))
     members[_SKOPS] = _to_skops(skeleton)
     manifest = {
@@ -194,7 +201,7 @@ class Artifact:
     def _built(self, trusted: Collection[str]) -> Any:
         calibrations = self._checked(trusted)
         skeleton = extra("skops.io", "artifacts").loads(self.members[_SKOPS], trusted=[*TYPES, *trusted])
-        check_matrices(skeleton)
+        check_contents(skeleton)
         rejector = put_together(skeleton, calibrations, self.members)
         if not hasattr(rejector, "decide"):
             raise ArtifactError(f"it holds a {type(rejector).__name__}, which is not a rejector.")

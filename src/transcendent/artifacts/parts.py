@@ -1,16 +1,16 @@
 """What leaves the object before skops writes it: calibration arrays and the boosters of other libraries."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import check_sparse, to_npz
+from transcendent.arrays import to_npz
 from transcendent.artifacts.archives import read_arrays
+from transcendent.artifacts.contents import reachable
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.calibration import Calibration
 from transcendent.extras import extra
@@ -105,13 +105,6 @@ def _merging(stored: StoredCalibration, scores: Any) -> Merging | None:
     return merging
 
 
-def check_matrices(root: Any) -> None:
-    """Refuse sparse matrices with indices outside of them, which compiled code would follow."""
-    for thing in _reachable(root):
-        if sp.issparse(thing):
-            check_sparse(thing, "a matrix in it")
-
-
 def booster_types(members: Iterable[str]) -> set[str]:
     """The types whose parsers, not written in Python, the members would be given to."""
     return {kind for kind, suffix in _BOOSTERS.items() for member in members if member.endswith(suffix)}
@@ -163,26 +156,14 @@ def _booster_from_bytes(member: str, data: bytes) -> Any:
 def _exchange(root: Any, substitute: Callable[[Any], Any]) -> Any:
     """A copy with some of its parts substituted; arrays and sources of random numbers are not copied."""
     copies: dict[int, Any] = {}
-    for thing in _reachable(root):
-        if isinstance(thing, np.ndarray | np.random.RandomState | np.random.Generator) or sp.issparse(thing):
+    for thing in reachable(root):
+        if _is_data(thing):
             copies[id(thing)] = thing
         elif (other := substitute(thing)) is not None:
             copies[id(thing)] = other
     return deepcopy(root, copies)
 
 
-def _reachable(root: Any) -> Iterator[Any]:
-    """Everything the object holds, itself included, each once."""
-    seen, waiting = set(), [root]
-    while waiting:
-        thing = waiting.pop()
-        if id(thing) in seen or isinstance(thing, str | bytes | int | float | None):
-            continue
-        seen.add(id(thing))
-        yield thing
-        if isinstance(thing, Mapping):
-            waiting.extend(thing.values())
-        elif isinstance(thing, list | tuple | set | frozenset):
-            waiting.extend(thing)
-        elif not isinstance(thing, type | FunctionType | ModuleType):
-            waiting.extend(getattr(thing, "__dict__", {}).values())
+def _is_data(thing: Any) -> bool:
+    numbers = isinstance(thing, np.ndarray) and thing.dtype != object
+    return numbers or isinstance(thing, np.random.RandomState | np.random.Generator) or sp.issparse(thing)

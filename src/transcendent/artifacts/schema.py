@@ -49,6 +49,8 @@ def _check_node(name: str, node: Node) -> None:
     loader, kind = node.get("__loader__"), node.get("__class__")
     if "file" in node and not str(node["file"]).endswith(_ENDINGS.get(str(loader), "none")):
         raise ArtifactError(f"{name} in it takes {node['file']!r:.60} for something it is not.")
+    if str(node.get("__module__")).startswith("scipy.sparse") and loader != "SparseMatrixNode":
+        raise ArtifactError(f"{name} in it builds a sparse matrix out of something else than its file.")
     if loader == "NdArrayNode" and kind in _MADE_OF_NUMBERS:
         raise ArtifactError(f"{name} in it holds a numpy.{kind}, as no rejector does.")
     spread = (

@@ -1,0 +1,179 @@
+"""Checks of what was loaded, before compiled code follows numbers in it without checking them.
+
+They refuse what is known to crash a process or to open files. They cannot show that a file is harmless: only
+a signature says who made it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.neighbors import BallTree, KDTree
+from sklearn.preprocessing import MultiLabelBinarizer, OneHotEncoder
+from sklearn.tree._tree import Tree
+from sklearn.utils._param_validation import validate_parameter_constraints
+
+from transcendent.arrays import check_sparse
+from transcendent.errors import ArtifactError
+
+_MERSENNE_TWISTER_SIZE = 624
+_PHILOX_SIZE = 4
+
+
+def check_contents(root: Any) -> None:
+    """Refuse indices outside of what they point into, and parameters that are invalid or open files."""
+    for thing in reachable(root):
+        if sp.issparse(thing):
+            _check_sparse(thing)
+        elif isinstance(thing, np.random.RandomState):
+            _check_position(thing._bit_generator.state)
+        elif isinstance(thing, np.random.Generator):
+            _check_position(thing.bit_generator.state)
+        elif _is_of_sklearn(thing):
+            _check_estimator(thing)
+        elif "tree_" in getattr(thing, "__dict__", {}):
+            _check_tree(thing)
+    check_opens_no_files(root)
+
+
+def check_opens_no_files(root: Any) -> None:
+    """Refuse estimators that would open files that rows or parameters name."""
+    for thing in reachable(root):
+        if _is_of_sklearn(thing):
+            held = vars(thing)
+            if held.get("input") in ("filename", "file") and hasattr(thing, "decode"):
+                _refuse(thing, f"takes rows for files to open (input={held['input']!r}); use input='content'")
+            if held.get("memory") is not None:
+                _refuse(thing, f"would write to a folder (memory={held['memory']!r:.80}); use memory=None")
+
+
+def reachable(root: Any) -> Iterator[Any]:
+    """Everything the object holds, itself included, each once."""
+    seen, waiting = set(), [root]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, str | bytes | int | float | None):
+            continue
+        seen.add(id(thing))
+        yield thing
+        if isinstance(thing, Mapping):
+            waiting.extend(thing.keys())
+            waiting.extend(thing.values())
+        elif isinstance(thing, list | tuple | set | frozenset):
+            waiting.extend(thing)
+        elif isinstance(thing, np.ndarray) and thing.dtype == object:
+            waiting.extend(np.asarray(thing).ravel().tolist())
+        if not isinstance(thing, type | FunctionType | ModuleType):
+            waiting.extend(getattr(thing, "__dict__", {}).values())
+
+
+def _is_of_sklearn(thing: Any) -> bool:
+    return isinstance(thing, BaseEstimator) and type(thing).__module__.startswith("sklearn.")
+
+
+def _refuse(thing: Any, reason: str) -> None:
+    raise ArtifactError(f"its {type(thing).__name__} {reason}.")
+
+
+def _check_sparse(matrix: Any) -> None:
+    if matrix.format in ("csr", "csc", "bsr"):
+        check_sparse(matrix, "a matrix in it")
+    elif matrix.format == "coo":
+        for indices, size in zip(matrix.coords, matrix.shape, strict=True):
+            if not _within(indices, size):
+                _refuse(matrix, "has indices outside of it")
+    else:
+        _refuse(matrix, "is of a format that no rejector holds")
+
+
+def _check_position(state: Mapping[str, Any]) -> None:
+    """Refuse a source of random numbers that would read outside of its state."""
+    places = (
+        (state["state"].get("pos", 0), _MERSENNE_TWISTER_SIZE),
+        (state.get("buffer_pos", 0), _PHILOX_SIZE),
+    )
+    if not all(0 <= position <= size for position, size in places):
+        raise ArtifactError("it holds a source of random numbers with a position outside of its state.")
+
+
+def _check_estimator(estimator: Any) -> None:
+    held = vars(estimator)
+    constraints = getattr(type(estimator), "_parameter_constraints", {})
+    validate_parameter_constraints(
+        constraints, {name: held[name] for name in constraints if name in held}, type(estimator).__name__
+    )
+    for attribute, kind, check in _CHECKS:
+        if attribute in held and isinstance(estimator, kind):
+            check(estimator)
+
+
+def _check_vocabulary(vectorizer: Any) -> None:
+    columns = vectorizer.vocabulary_
+    if not _within(list(columns.values()), len(columns)):
+        _refuse(vectorizer, "has a vocabulary with columns that do not exist")
+
+
+def _check_distinct(binarizer: Any) -> None:
+    if len(set(binarizer.classes_)) < len(binarizer.classes_):
+        _refuse(binarizer, "has a class twice")
+
+
+def _check_tree(holder: Any) -> None:
+    """Refuse what gradient boosting would take for a tree without looking."""
+    if not isinstance(holder.tree_, Tree | KDTree | BallTree):
+        _refuse(holder, f"has a {type(holder.tree_).__name__} for a tree")
+
+
+def _check_neighbours(estimator: Any) -> None:
+    n = estimator._fit_X.shape[0]
+    if estimator.n_samples_fit_ != n:
+        _refuse(estimator, f"counts {estimator.n_samples_fit_!r:.40} rows; it holds {n}")
+    if "classes_" not in vars(estimator):
+        return
+    classes = estimator.classes_ if estimator.outputs_2d_ else [estimator.classes_]
+    codes = np.asarray(estimator._y).reshape(n, -1)
+    if codes.shape[1] != len(classes) or not all(map(_within, codes.T, map(len, classes))):
+        _refuse(estimator, "has labels that are none of its classes")
+
+
+def _check_centres(estimator: Any) -> None:
+    centres = estimator.cluster_centers_
+    if np.ndim(centres) != 2 or centres.shape[1] != estimator.n_features_in_:
+        _refuse(estimator, "has centres of another width than its rows")
+    if getattr(estimator, "_n_threads", 1) < 1:
+        _refuse(estimator, f"would run on {estimator._n_threads!r:.40} threads")
+
+
+def _check_one_hot(encoder: Any) -> None:
+    """Refuse codes of categories that have no column, once one of them is dropped where one is."""
+    none = [None] * len(encoder.categories_)
+    dropped = encoder._drop_idx_after_grouping
+    groups = getattr(encoder, "_default_to_infrequent_mappings", none)
+    of_each = (encoder.categories_, encoder._n_features_outs, none if dropped is None else dropped, groups)
+    for categories, width, drop, group in zip(*of_each, strict=True):
+        codes = np.arange(len(categories)) if group is None else group
+        if not _within(codes, width + (drop is not None)) or drop not in (None, *codes):
+            _refuse(encoder, "has categories without a column")
+
+
+def _within(indices: Any, size: int) -> bool:
+    """Whether all are whole numbers from 0 to below the size."""
+    found = np.asarray(indices)
+    if found.size == 0:
+        return True
+    return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < size)
+
+
+_CHECKS: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
+    ("tree_", BaseEstimator, _check_tree),
+    ("n_samples_fit_", BaseEstimator, _check_neighbours),
+    ("cluster_centers_", BaseEstimator, _check_centres),
+    ("vocabulary_", (CountVectorizer, DictVectorizer), _check_vocabulary),
+    ("categories_", OneHotEncoder, _check_one_hot),
+    ("classes_", MultiLabelBinarizer, _check_distinct),
+)
