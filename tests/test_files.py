@@ -1,9 +1,10 @@
 import os
+import socket
 
 import numpy as np
 import pytest
 
-from transcendent.files import new_npy
+from transcendent.files import new_npy, open_regular, write_whole
 
 
 def test_an_array_is_there_once_it_is_filled_and_not_before(tmp_path):
@@ -36,3 +37,52 @@ def test_an_empty_array_is_an_array(tmp_path):
     with new_npy(tmp_path / "a.npy", np.float64, 0):
         pass
     assert np.load(tmp_path / "a.npy", mmap_mode="r").shape == (0,)
+
+
+class TestWhatIsNoRegularFile:
+    @pytest.fixture(
+        params=["pipe", "device", "link", "link to a device", "link to nowhere", "socket", "folder"]
+    )
+    def place(self, request, tmp_path):
+        path = tmp_path / "x"
+        if request.param == "pipe":
+            os.mkfifo(path)
+        elif request.param == "device":
+            try:
+                os.mknod(path, 0o20666, os.makedev(1, 3))
+            except PermissionError:
+                pytest.skip("making a device takes root")
+        elif request.param == "socket":
+            with socket.socket(socket.AF_UNIX) as bound:
+                bound.bind(os.path.relpath(path))
+        elif request.param == "folder":
+            path.mkdir()
+        else:
+            (tmp_path / "y").write_text("mine")
+            path.symlink_to({"link": tmp_path / "y"}.get(request.param, request.param.split()[-1]))
+            if request.param == "link to a device":
+                path.unlink()
+                path.symlink_to("/dev/null")
+        return path
+
+    def test_it_is_not_replaced(self, place):
+        before = os.lstat(place)
+        with pytest.raises(OSError, match="and is not replaced"):
+            write_whole(place, b"new")
+        with pytest.raises(OSError, match="and is not replaced"), new_npy(place, np.float64, 3):
+            pass
+        assert os.lstat(place) == before
+
+    def test_it_is_not_read_nor_waited_for(self, place):
+        if place.is_file():
+            with open_regular(place, 10) as file:  # links are followed
+                assert file.read() == b"mine"
+        else:
+            with pytest.raises(OSError), open_regular(place, 10):  # noqa: PT011 # each its own
+                pass
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    (tmp_path / "x").write_bytes(bytes(11))
+    with pytest.raises(OSError, match="it has 11 bytes, more than the 10"), open_regular(tmp_path / "x", 10):
+        pass

@@ -37,7 +37,11 @@ class WorkerDiedError(TranscendentError, RuntimeError):
 
 
 class ArtifactError(TranscendentError, ValueError):
-    """A file is no artifact to be believed, or a rejector cannot be saved as one; the message says why."""
+    """A file is not a valid or trusted artifact, or a rejector cannot be saved as one."""
+
+
+class ArtifactVersionWarning(UserWarning):
+    """An artifact was written under another version of a library that its models come from."""
 
 
 class CalibrationWarning(UserWarning):

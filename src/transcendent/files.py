@@ -2,11 +2,12 @@
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,26 @@ def is_about_writing(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT) or "No space left" in str(error)
 
 
+@contextmanager
+def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
+    """A file to read, if it is a regular one, which a pipe or a device is not, and not too large."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if found.st_size > most_bytes:
+            reason = f"it has {found.st_size:,} bytes, more than the {most_bytes:,} that are read"
+            raise OSError(errno.EFBIG, reason, str(path))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(handle)
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write aside and rename, so that a reader never meets half a file and a failure leaves none behind."""
+    _check_replaceable(path)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -35,6 +54,7 @@ def write_whole(path: Path, content: bytes) -> None:
 @contextmanager
 def new_npy(path: Path, dtype: npt.DTypeLike, size: int) -> Iterator[npt.NDArray[Any]]:
     """A memory-mapped array to fill, which is at ``path`` once it is filled and not before."""
+    _check_replaceable(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         array = np.lib.format.open_memmap(aside, "w+", dtype, (size,))
@@ -44,6 +64,13 @@ def new_npy(path: Path, dtype: npt.DTypeLike, size: int) -> Iterator[npt.NDArray
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to rename over a device, a pipe, a folder or a link: to where it leads is not ours to change."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        kind = "a link" if path.is_symlink() else "not a regular file"
+        raise OSError(errno.EINVAL, f"it is {kind}, and is not replaced", str(path))
 
 
 def _reserve(path: Path) -> None:

@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
+import struct
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -29,7 +32,7 @@ from tests.artifacts.crafted import (
     with_schema,
 )
 from transcendent import F1, ExactSearch, InductiveEvaluator
-from transcendent.artifacts import load, open_artifact, save
+from transcendent.artifacts import container, load, open_artifact, save
 from transcendent.errors import ArtifactError, InfeasibleError
 from transcendent.files import write_whole
 from transcendent.measures import Probability
@@ -95,6 +98,96 @@ class TestDamage:
     def test_a_missing_file_is_not_an_artifact_error(self, tmp_path):
         with pytest.raises(FileNotFoundError):
             load(tmp_path / "nowhere")
+
+
+class TestFiles:
+    @pytest.fixture
+    def reason(self, tmp_path):
+        def attempt(**given):
+            with pytest.raises(ArtifactError, match="x is refused: ") as caught:
+                load(tmp_path / "x", **given)
+            return str(caught.value)
+
+        return attempt
+
+    def test_a_pipe(self, tmp_path, reason):
+        os.mkfifo(tmp_path / "x")
+        assert "not a regular file" in reason()
+
+    def test_a_folder(self, tmp_path, reason):
+        (tmp_path / "x").mkdir()
+        assert "not a regular file" in reason()
+
+    def test_a_device(self, tmp_path, reason):
+        (tmp_path / "x").symlink_to("/dev/zero")
+        assert "not a regular file" in reason()
+
+    def test_a_huge_file_with_nothing_in_it(self, tmp_path, reason):
+        with (tmp_path / "x").open("wb") as file:
+            file.truncate(10 * 2**30)
+        assert "more than the 4,294,967,296 that are read" in reason()
+        with (tmp_path / "x").open("wb") as file:
+            file.truncate(4 * 2**30)
+        tracemalloc.start()
+        try:
+            assert "no seal" in reason()
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_how_much_is_read_can_be_said(self, good, tmp_path, reason):
+        (tmp_path / "x").write_bytes(good)
+        assert f"more than the {len(good) - 1:,}" in reason(most_bytes=len(good) - 1)
+        assert load(tmp_path / "x", most_bytes=len(good)).predict(X).shape == (300,)
+
+    @pytest.mark.parametrize("error", [EOFError("x"), MemoryError(), struct.error("x"), IndexError("x")])
+    def test_whatever_reading_raises(self, good, tmp_path, reason, monkeypatch, error):
+        def read(*_):
+            raise error
+
+        (tmp_path / "x").write_bytes(good)
+        monkeypatch.setattr(container.ZipFile, "read", read)
+        assert "cannot be read" in reason() or "not enough memory" in reason()
+
+    def test_nothing_in_it_steers_the_terminal(self, good, tmp_path, reason):
+        def lie(manifest):
+            manifest["rejector"] = "Inductive\x1b[31mEvaluator\u202e"
+
+        (tmp_path / "x").write_bytes(rebuilt(good, members_of(good), lie))
+        assert r"\x1b[31m" in repr(open_artifact(tmp_path / "x"))
+        for text in (repr(open_artifact(tmp_path / "x")), reason()):
+            assert text.replace("\n", "").isprintable()
+
+
+class TestKeysOfTheEnvironment:
+    @pytest.fixture
+    def key(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", str(tmp_path / "key.pub"))
+        (tmp_path / "key.pub").write_bytes(OURS[1])
+        return tmp_path / "key.pub"
+
+    def test_a_signature_is_required(self, good, refused, key, tmp_path):
+        assert "nothing says who made it" in refused(good)
+        assert "nothing says who made it" in refused(good, public_key=OURS[1])
+        ice = InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y)
+        save(ice, tmp_path / "ours", signing_key=OURS[0])
+        save(ice, tmp_path / "theirs", signing_key=THEIRS[0])
+        assert open_artifact(tmp_path / "ours").signature_checked
+        assert "signature was not made" in refused((tmp_path / "theirs").read_bytes())
+        assert open_artifact(tmp_path / "theirs", public_key=THEIRS[1]).signature_checked
+
+    @pytest.mark.parametrize("value", ["", " "])
+    def test_empty(self, good, refused, monkeypatch, value):
+        monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", value)
+        assert "TRANSCENDENT_PUBLIC_KEY is set, but empty" in refused(good)
+
+    def test_a_key_that_cannot_be_read(self, good, refused, key):
+        key.write_bytes(b"")
+        assert "is not the PEM of a public key" in refused(good)
+        key.unlink()
+        assert "cannot be read: No such file" in refused(good)
+        os.mkfifo(key)
+        assert "not a regular file" in refused(good)
 
 
 class TestSignatures:
@@ -507,9 +600,10 @@ class TestWriting:
         victim = tmp_path / "victim"
         victim.write_text("mine")
         (tmp_path / "out").symlink_to(victim)
-        save(InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y), tmp_path / "out")
+        with pytest.raises(OSError, match="it is a link, and is not replaced"):
+            save(InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y), tmp_path / "out")
         assert victim.read_text() == "mine"
-        assert not (tmp_path / "out").is_symlink()
+        assert (tmp_path / "out").is_symlink()
 
     def test_permissions_stay(self, tmp_path):
         path = tmp_path / "private"

@@ -1,22 +1,26 @@
-"""Save a fitted rejector, and load one without having to trust whoever saved it."""
+"""Save a fitted rejector, and load one after checking the file it is in."""
 
 import importlib
-from collections.abc import Callable, Collection, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn
 
+from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray
 from transcendent.artifacts.archives import check_unpacked_size
-from transcendent.artifacts.container import Key, pack, unpack
+from transcendent.artifacts.container import MOST_BYTES, Key, pack, read_sealed, required_key, unpack
 from transcendent.artifacts.contents import check_contents, check_opens_no_files
 from transcendent.artifacts.facts import check_facts, check_sizes, facts
 from transcendent.artifacts.parts import (
+    booster_libraries,
     booster_types,
     put_together,
     read_calibrations,
@@ -24,10 +28,17 @@ from transcendent.artifacts.parts import (
 )
 from transcendent.artifacts.schema import read_schema, type_names
 from transcendent.artifacts.types import TYPES
-from transcendent.errors import ArtifactError, MissingExtraError
+from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
+from transcendent.errors import (
+    ArtifactError,
+    ArtifactVersionWarning,
+    MissingExtraError,
+    TranscendentError,
+)
 from transcendent.extras import extra
 from transcendent.files import write_whole
 from transcendent.temporal.provenance import versions
+from transcendent.text import visible
 
 _SKOPS = "rejector.skops"
 _COMPILED = {
@@ -44,8 +55,6 @@ _COMPILED = {
     "sklearn.tree._tree.Tree",
     "xgboost.core.Booster",
 }
-
-T = TypeVar("T")
 
 
 def save(
@@ -113,12 +122,20 @@ def save(
     return digest
 
 
-def load(path: Any, *, trusted: Collection[str] = (), public_key: Key | None = None) -> Any:
-    """The rejector in a file, if the file keeps every promise; otherwise an `ArtifactError` that says which.
+def load(
+    path: Any,
+    *,
+    trusted: Collection[str] = (),
+    public_key: Key | None = None,
+    strict: bool = False,
+    most_bytes: int = MOST_BYTES,
+) -> Any:
+    """Return the rejector in a file, or raise an `ArtifactError` that says which check the file fails.
 
-    Nothing in the file is interpreted before its digest, and its signature if a key is given, have been
+    Nothing in the file is interpreted before its digest, and its signature if a key is required, have been
     checked; nothing is built before all types in it have been found to be trusted. The digest guards against
-    damage. Only a signature says who made the file.
+    damage. Only a signature says who made the file: a crafted one without can crash the process, or decide
+    as its maker likes.
 
     Parameters
     ----------
@@ -128,18 +145,33 @@ def load(path: Any, *, trusted: Collection[str] = (), public_key: Key | None = N
         Names of types to allow beside those of scikit-learn and Transcendent, as the error lists them: your
         own classes and functions, and tree models.
     public_key : path, bytes or None
-        The public Ed25519 key (PEM) of whoever you accept artifacts from; unsigned files are then refused.
+        The public Ed25519 key (PEM) that files have to be signed with. By default the file that the
+        environment variable ``TRANSCENDENT_PUBLIC_KEY`` names; if it is not set, signatures are not checked.
+    strict : bool
+        Refuse a file that was written under any other version of Python, Transcendent, NumPy, SciPy,
+        scikit-learn or the boosters it holds. Otherwise another major or minor version of a library that
+        models come from is an `ArtifactVersionWarning`.
+    most_bytes : int
+        Refuse larger files; by default those over 4 GiB.
     """
-    return open_artifact(path, public_key=public_key).rejector(trusted)
+    artifact = open_artifact(path, public_key=public_key, most_bytes=most_bytes)
+    return artifact.rejector(trusted, strict=strict)
 
 
-def open_artifact(path: Any, *, public_key: Key | None = None) -> "Artifact":
-    """Check a file's digest, signature and sizes, and read its manifest, without loading what is in it."""
-    try:
-        opened = unpack(Path(path).read_bytes(), public_key)
-    except ArtifactError as reason:
-        raise ArtifactError(f"{path} is refused: {reason}") from None
-    return Artifact(str(path), *opened)
+def open_artifact(path: Any, *, public_key: Key | None = None, most_bytes: int = MOST_BYTES) -> "Artifact":
+    """Check a file's digest, signature and sizes, and read its manifest, without loading what is in it.
+
+    The arguments are those of `load`.
+    """
+    with _refusing(path):
+        key = required_key(public_key)
+    return read_artifact(path, key, most_bytes)
+
+
+def read_artifact(path: Any, key: Key | None = None, most_bytes: int = MOST_BYTES) -> "Artifact":
+    """Open an artifact as `open_artifact` does, but with no other key than the one given."""
+    with _refusing(path, FileNotFoundError):
+        return Artifact(str(path), *unpack(read_sealed(Path(path), most_bytes), key))
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +189,9 @@ class Artifact:
     digest : str
         SHA-256 of its content.
     signed : bool
-        Whether it is signed; `open_artifact` has checked by whom if it was given a key.
+        Whether it has a signature, which anyone can make.
+    signature_checked : bool
+        Whether there was a key, and the signature was found to be made by its owner.
     """
 
     path: str
@@ -165,21 +199,75 @@ class Artifact:
     members: dict[str, bytes]
     digest: str
     signed: bool
+    signature_checked: bool
 
     def __repr__(self) -> str:
-        return f"{self.path}: {self.manifest.get('rejector')}, sha256 {self.digest}"
+        return visible(f"{self.path}: {self.manifest.get('rejector')}, sha256 {self.digest}")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of Python and of the libraries it was written under, by name."""
+        return dict(self.manifest["versions"])
+
+    def version_differences(self) -> list[VersionDifference]:
+        """Versions that are others here than where it was written, those first that matter to its models."""
+        return find_differences(self.versions, booster_libraries(self.members))
 
     def types_to_trust(self) -> list[str]:
         """Names of the types in it that `load` has to be told to trust, beside those it knows."""
-        return self._guarded(lambda: self._unknown_types)
+        with _refusing(self.path):
+            return self._unknown_types
 
-    def check(self, trusted: Collection[str] = ()) -> None:
-        """Refuse it if it holds types that are not trusted, or its manifest lies about its size."""
-        self._guarded(self._checked, _names(trusted))
+    def check(self, trusted: Collection[str] = (), *, strict: bool = False) -> None:
+        """Refuse it if it holds types that are not trusted, or its manifest lies about its size.
 
-    def rejector(self, trusted: Collection[str] = ()) -> Any:
-        """Check it, and build what is in it."""
-        return self._guarded(self._built, _names(trusted))
+        Strictly, refuse it too if it was written under other versions.
+        """
+        names = _names(trusted)
+        with _refusing(self.path):
+            self._checked(names, strict)
+
+    def rejector(self, trusted: Collection[str] = (), *, strict: bool = False) -> Any:
+        """Check it, and build what is in it; warn if it was written under versions that matter."""
+        names = _names(trusted)
+        with _refusing(self.path, hint=self._hint):
+            built = self._built(names, strict)
+        if hint := self._hint():
+            warnings.warn(
+                f"{self.path}:{hint} What it decides may differ, or fail. Fit it again under the versions "
+                "that are here, or install those it was written under.",
+                ArtifactVersionWarning,
+                stacklevel=3,
+            )
+        return built
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """Turn failures of its rejector in here into an `ArtifactError`, but for what is wrong with the rows.
+
+        Under other versions that matter to its models, any failure may be theirs.
+        """
+        try:
+            yield
+        except Exception as error:
+            about_rows = isinstance(error, ValueError | OSError | MemoryError | TranscendentError)
+            if about_rows and not self.of_other_models():
+                raise
+            self.refuse_failure(error)
+
+    def refuse_failure(self, error: Exception) -> NoReturn:
+        """Raise an `ArtifactError` for what its rejector raised on rows."""
+        said = visible(f"{self.path} cannot decide these rows ({type(error).__name__}: {error!s:.300}).")
+        raise ArtifactError(said + self._hint()) from error
+
+    def of_other_models(self) -> bool:
+        """Whether it was written under another version that matters to its models."""
+        return any(difference.matters for difference in self.version_differences())
+
+    def _hint(self) -> str:
+        """Which versions may be why it fails, as a sentence after a blank; nothing if none may."""
+        found = [difference for difference in self.version_differences() if difference.matters]
+        return f" {in_words(found)}" if found else ""
 
     @cached_property
     def _unknown_types(self) -> list[str]:
@@ -190,7 +278,9 @@ class Artifact:
         compiled = type_names(schema) & _COMPILED
         return sorted((set(found) - TYPES) | compiled | booster_types(self.members))
 
-    def _checked(self, trusted: Collection[str]) -> dict[str, dict[str, AnyArray]]:
+    def _checked(self, trusted: Collection[str], strict: bool) -> dict[str, dict[str, AnyArray]]:
+        if strict and (differences := self.version_differences()):
+            raise ArtifactError(f"{in_words(differences)} Strictly, only the same versions read it.")
         unknown = [name for name in self._unknown_types if name not in set(trusted)]
         if unknown:
             raise ArtifactError(_untrusted(unknown))
@@ -198,27 +288,35 @@ class Artifact:
         check_sizes(self.manifest, calibrations)
         return calibrations
 
-    def _built(self, trusted: Collection[str]) -> Any:
-        calibrations = self._checked(trusted)
-        skeleton = extra("skops.io", "artifacts").loads(self.members[_SKOPS], trusted=[*TYPES, *trusted])
-        check_contents(skeleton)
-        rejector = put_together(skeleton, calibrations, self.members)
+    def _built(self, trusted: Collection[str], strict: bool) -> Any:
+        calibrations = self._checked(trusted, strict)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InconsistentVersionWarning)  # one for each estimator
+            skeleton = extra("skops.io", "artifacts").loads(self.members[_SKOPS], trusted=[*TYPES, *trusted])
+            check_contents(skeleton)
+            rejector = put_together(skeleton, calibrations, self.members)
         if not hasattr(rejector, "decide"):
             raise ArtifactError(f"it holds a {type(rejector).__name__}, which is not a rejector.")
         check_facts(self.manifest, rejector)
         return rejector
 
-    def _guarded(self, function: Callable[..., T], *args: Any) -> T:
-        """What the function returns; whatever a malformed file makes it raise says that it is refused."""
-        try:
-            return function(*args)
-        except MissingExtraError:
-            raise
-        except ArtifactError as reason:
-            raise ArtifactError(f"{self.path} is refused: {reason}") from None
-        except Exception as error:
-            said = f"what it holds cannot be read ({type(error).__name__}: {error}"
-            raise ArtifactError(f"{self.path} is refused: {said:.300}).") from error
+
+@contextmanager
+def _refusing(
+    path: Any, passing: type[Exception] = MissingExtraError, hint: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
+    """Turn whatever a malformed file raises in here into an `ArtifactError` that says it is refused."""
+    try:
+        yield
+    except (MissingExtraError, passing):
+        raise
+    except ArtifactError as reason:
+        raise ArtifactError(visible(f"{path} is refused: {reason}")) from None
+    except MemoryError:
+        raise ArtifactError(visible(f"{path} is refused: there is not enough memory to read it.")) from None
+    except Exception as error:
+        said = f"what it holds cannot be read ({type(error).__name__}: {error}"
+        raise ArtifactError(visible(f"{path} is refused: {said:.300}).") + hint()) from error
 
 
 def _names(trusted: Collection[str]) -> list[str]:

@@ -7,6 +7,7 @@ if it was signed, an Ed25519 signature of that digest. Both are checked before t
 import hashlib
 import io
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +16,14 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from transcendent.errors import ArtifactError
 from transcendent.extras import extra
+from transcendent.files import open_regular
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MOST_BYTES = 1 << 32  # of a file that is read, unless the caller allows more
+
+_KEY_VARIABLE = "TRANSCENDENT_PUBLIC_KEY"
+_MOST_BYTES_OF_A_KEY = 1 << 16
 
 _SEAL = re.compile(rb"\ntranscendent artifact\nsha256 ([0-9a-f]{64})\ned25519 ([0-9a-f]{128}|-{128})\n")
 _UNSIGNED = b"-" * 128
@@ -31,12 +37,40 @@ Key = str | Path | bytes
 
 
 class Opened(NamedTuple):
-    """An artifact that kept its promises: digest, signature if asked for, sizes."""
+    """An artifact whose digest, sizes and, if there is a key, signature are right."""
 
     manifest: dict[str, Any]
     members: dict[str, bytes]
     digest: str
     signed: bool
+    signature_checked: bool
+
+
+def read_sealed(path: Path, most_bytes: int) -> bytes:
+    """All bytes of a file, if it is a regular one with a seal at its end."""
+    try:
+        with open_regular(path, most_bytes) as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _SEAL_SIZE, 0))
+            _match_seal(file.read(_SEAL_SIZE))
+            file.seek(0)
+            return file.read(size)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ArtifactError(f"{error.strerror or error}.") from None
+
+
+def required_key(public_key: Key | None) -> Key | None:
+    """The key that signatures have to match: the one given, or else the one that the environment names."""
+    if public_key is not None:
+        return public_key
+    named = os.environ.get(_KEY_VARIABLE)
+    if named is not None and not named.strip():
+        raise ArtifactError(
+            f"{_KEY_VARIABLE} is set, but empty: let it name the file of a public key, or unset it."
+        )
+    return named
 
 
 def pack(
@@ -64,7 +98,7 @@ def unpack(data: bytes, public_key: Key | None) -> Opened:
     members = _read_members(data)
     manifest = _read_manifest(members.pop(MANIFEST, None))
     _check_files(manifest["files"], members)
-    return Opened(manifest, members, digest, signature != _UNSIGNED)
+    return Opened(manifest, members, digest, signature != _UNSIGNED, public_key is not None)
 
 
 def _seal(digest: str, signing_key: Key | None) -> bytes:
@@ -75,20 +109,27 @@ def _seal(digest: str, signing_key: Key | None) -> bytes:
 
 
 def _check_seal(data: bytes) -> tuple[str, bytes]:
-    content, seal = data[:-_SEAL_SIZE], data[-_SEAL_SIZE:]
-    found = _SEAL.fullmatch(seal)
-    if found is None:
-        raise ArtifactError("it has no seal at its end: it is cut short, damaged, or no artifact at all.")
+    found = _match_seal(data[-_SEAL_SIZE:])
     digest = found[1].decode()
-    if _sha256(content) != digest:
+    if _sha256(memoryview(data)[:-_SEAL_SIZE]) != digest:
         raise ArtifactError("it is damaged: its content does not have the digest it was sealed with.")
     return digest, found[2]
+
+
+def _match_seal(ending: bytes) -> re.Match[bytes]:
+    found = _SEAL.fullmatch(ending)
+    if found is None:
+        raise ArtifactError("it has no seal at its end: it is cut short, damaged, or no artifact at all.")
+    return found
 
 
 def _check_signature(digest: str, signature: bytes, public_key: Key) -> None:
     key = _public_key(public_key)
     if signature == _UNSIGNED:
-        raise ArtifactError("it is not signed, but a public key was given to check its signature with.")
+        raise ArtifactError(
+            "it is not signed, so nothing says who made it, and a signature is required: by the public key "
+            f"that was given, or that {_KEY_VARIABLE} names."
+        )
     try:
         key.verify(bytes.fromhex(signature.decode()), _message(digest))
     except extra("cryptography.exceptions", "artifacts").InvalidSignature:
@@ -151,6 +192,7 @@ def _is_described(manifest: dict[str, Any]) -> bool:
         all(isinstance(manifest[key], str) for key in ("created", "rejector", "description"))
         and isinstance(manifest["notes"], dict)
         and {"python", "transcendent", "scikit-learn"} <= set(manifest["versions"])
+        and all(isinstance(version, str) for version in manifest["versions"].values())
         and isinstance(classes, list | None)
         and (period is None or (isinstance(period, list) and all(isinstance(time, str) for time in period)))
         and isinstance(features["count"], int | None)
@@ -196,15 +238,25 @@ def _public_key(key: Key) -> Any:
 
 
 def _read_key(key: Key, kind: str, wanted: Any, read: Any, *args: Any) -> Any:
-    pem = key if isinstance(key, bytes) else Path(key).read_bytes()
     try:
-        found = read(pem, *args)
+        found = read(key if isinstance(key, bytes) else _read_pem(Path(key)), *args)
+    except OSError as error:
+        raise ArtifactError(
+            f"the {kind} key {str(key)!r} cannot be read: {error.strerror or error}."
+        ) from None
     except (ValueError, TypeError):
-        raise ValueError(f"the {kind} key is not the PEM of a {kind} key.") from None
+        raise ArtifactError(f"the {kind} key is not the PEM of a {kind} key.") from None
     if not isinstance(found, wanted):
-        raise ValueError(f"the {kind} key is not Ed25519; make one with: openssl genpkey -algorithm ed25519")
+        raise ArtifactError(
+            f"the {kind} key is not Ed25519; make one with: openssl genpkey -algorithm ed25519"
+        )
     return found
 
 
-def _sha256(data: bytes) -> str:
+def _read_pem(path: Path) -> bytes:
+    with open_regular(path, _MOST_BYTES_OF_A_KEY) as file:
+        return file.read()
+
+
+def _sha256(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()

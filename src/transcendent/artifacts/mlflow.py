@@ -1,8 +1,8 @@
 """Rejectors as MLflow models: the artifact inside an MLflow folder, loadable as ``pyfunc``.
 
 What to trust is never read from the model. `load_model` takes it as arguments. ``mlflow.pyfunc.load_model``
-passes none on, so the environment is asked: ``TRANSCENDENT_TRUSTED`` holds names of types, separated by
-blanks, ``TRANSCENDENT_PUBLIC_KEY`` the path of a public key.
+passes none on, so ``TRANSCENDENT_TRUSTED`` in the environment holds names of types, separated by blanks. For
+both, ``TRANSCENDENT_PUBLIC_KEY`` names the public key that models have to be signed with.
 """
 
 import os
@@ -59,8 +59,7 @@ class DecidingModel:
 
 def _load_pyfunc(path: str, model_config: Any = None) -> DecidingModel:  # noqa: ARG001
     """MLflow's way in; the configuration may come from the model, so the environment alone is asked."""
-    trusted = os.environ.get("TRANSCENDENT_TRUSTED", "").split()
-    return DecidingModel(load(path, trusted=trusted, public_key=os.environ.get("TRANSCENDENT_PUBLIC_KEY")))
+    return DecidingModel(load(path, trusted=os.environ.get("TRANSCENDENT_TRUSTED", "").split()))
 
 
 def _with_artifact(rejector: Any, signing_key: Key | None, write: Callable[..., Any], **given: Any) -> Any:

@@ -110,6 +110,11 @@ def booster_types(members: Iterable[str]) -> set[str]:
     return {kind for kind, suffix in _BOOSTERS.items() for member in members if member.endswith(suffix)}
 
 
+def booster_libraries(members: Iterable[str]) -> list[str]:
+    """The libraries whose boosters are among the members."""
+    return sorted(kind.partition(".")[0] for kind in booster_types(members))
+
+
 def read_calibrations(members: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     """The arrays of each member that holds calibration objects, checked to belong together."""
     found = {}

@@ -14,6 +14,7 @@ from transcendent.text import columns
 
 if TYPE_CHECKING:
     from transcendent.artifacts import Artifact
+    from transcendent.artifacts.versions import VersionDifference
     from transcendent.temporal import Backtest
 
 app = typer.Typer(
@@ -47,9 +48,12 @@ PublicKey = Annotated[
     typer.Option(
         exists=True,
         dir_okay=False,
-        envvar="TRANSCENDENT_PUBLIC_KEY",
-        help="Accept only what is signed with this key's other half.",
+        help="Require a signature that matches this public key; by default the one that "
+        "TRANSCENDENT_PUBLIC_KEY in the environment names.",
     ),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse an artifact that was written under any other version.")
 ]
 SigningKey = Annotated[
     Path | None, typer.Option(exists=True, dir_okay=False, help="A private Ed25519 key (PEM) to sign with.")
@@ -101,7 +105,8 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Fit a rejector and save it as an artifact."""
-    from transcendent.artifacts import open_artifact, save
+    from transcendent.artifacts import save
+    from transcendent.artifacts.artifact import read_artifact
     from transcendent.cli.experiment import Experiment
 
     console.silence(quiet)
@@ -109,7 +114,7 @@ def fit(
     name, fitted, rows = experiment.fit(rejector, train)
     with console.writing(out):
         save(fitted, out, training_period=rows.period(), notes=experiment.notes(), signing_key=signing_key)
-    artifact = open_artifact(out)
+    artifact = read_artifact(out)
     console.show(
         f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{_described(artifact)}",
         _facts(artifact),
@@ -162,6 +167,7 @@ def decide(
     ] = "footer",
     trust: Trust = None,
     public_key: PublicKey = None,
+    strict: Strict = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -173,15 +179,16 @@ def decide(
     from transcendent.cli import deciding
 
     console.silence(quiet)
+    access = deciding.Access(trust or [], public_key, strict)
     in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values, digest)
     if in_parts.asked_for(objects):
-        decided = in_parts.decide(artifact, objects, identifier, trust or [], public_key)
+        decided = in_parts.decide(artifact, objects, identifier, access)
         console.show(f"{decided!r}\n\nwritten to {out}", decided.to_dict(), as_json)
         return
     file = deciding.existing_file(objects)
     place = None if out is None else Path(out)
     deciding.check_output(place)
-    decisions, ids = deciding.decide_file(artifact, file, identifier, trust or [], public_key)
+    decisions, ids = deciding.decide_file(artifact, file, identifier, access)
     if place is not None:
         with console.writing(place):
             deciding.write_decisions(decisions, ids, place)
@@ -272,20 +279,27 @@ def info(artifact: ArtifactFile, public_key: PublicKey = None, as_json: AsJson =
 
 @command
 def verify(
-    artifact: ArtifactFile, trust: Trust = None, public_key: PublicKey = None, as_json: AsJson = False
+    artifact: ArtifactFile,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check an artifact's digest, signature and types."""
-    from transcendent.artifacts import open_artifact
+    """Check an artifact's digest, signature, types and versions, and try it out in another process."""
+    from transcendent.cli.deciding import Access
 
-    opened = open_artifact(artifact, public_key=public_key)
-    opened.check(trust or [])
-    if public_key is not None:
-        signature = "is signed by the key's owner"
-    else:
-        signature = "is signed, by whom was not asked" if opened.signed else "is not signed"
-    text = f"{artifact} is whole, {signature}, and holds nothing that is not trusted.\nsha256 {opened.digest}"
+    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
+    differences = opened.version_differences()
     console.show(
-        text, {"verified": True, "signature_checked": public_key is not None, **_facts(opened)}, as_json
+        f"{artifact} is whole, holds nothing that is not trusted, and was tried out on sample rows.\n"
+        f"{_signature(opened)}\n{_versions(differences)}\nsha256 {opened.digest}",
+        {
+            "verified": True,
+            "signature_checked": opened.signature_checked,
+            "version_differences": [difference._asdict() for difference in differences],
+            **_facts(opened),
+        },
+        as_json,
     )
 
 
@@ -311,6 +325,7 @@ def thresholds(
     ] = None,
     trust: Trust = None,
     public_key: PublicKey = None,
+    strict: Strict = False,
     signing_key: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
@@ -318,10 +333,9 @@ def thresholds(
 
     Needs none of the training data: the artifact holds its calibration objects.
     """
-    from transcendent.artifacts import open_artifact
-    from transcendent.cli.deciding import rethreshold, save_again
+    from transcendent.cli.deciding import Access, rethreshold, save_again
 
-    opened = open_artifact(artifact, public_key=public_key)
+    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
     retuned, before, after = rethreshold(opened, trust or [], objective, max_rejection, constraint or [])
     if out is not None:
         with console.writing(out):
@@ -364,6 +378,20 @@ def _results(result: "Backtest") -> dict[str, Any]:
         "summary": result.summary(),
         "biases": result.manifest["biases"],
     }
+
+
+def _signature(artifact: "Artifact") -> str:
+    if artifact.signature_checked:
+        return "It is signed by the owner of the key."
+    if artifact.signed:
+        return "It is signed (signer not verified; pass --public-key)."
+    return "It is not signed: nothing says who made it, and a crafted file can pass every other check."
+
+
+def _versions(differences: "list[VersionDifference]") -> str:
+    from transcendent.artifacts.versions import in_words
+
+    return in_words(differences) if differences else "It was written under the versions that are here."
 
 
 def _facts(artifact: "Artifact") -> dict[str, Any]:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,9 @@ def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     except (errors.TranscendentError, UsageError, OutputError, OSError, ValueError) as error:
         say(f"error: {_in_words(error)}")
         return _code(error)
+    except Exception:
+        say(traceback.format_exc())  # what files hold may be in it
+        return 1
     return 0
 
 

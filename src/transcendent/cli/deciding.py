@@ -10,8 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from transcendent.arrays import AnyArray
+from transcendent.arrays import AnyArray, take_rows
 from transcendent.artifacts import Artifact, open_artifact, save
+from transcendent.artifacts.trial import ROWS, try_out
 from transcendent.batch import TableDecisions, decide_table
 from transcendent.batch.plan import Digest
 from transcendent.cli.console import InterruptedRunError, writing
@@ -19,12 +20,42 @@ from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector, summary_as_dict
-from transcendent.errors import BatchError
+from transcendent.errors import ArtifactError, BatchError
 from transcendent.extras import extra
 from transcendent.files import write_whole
 from transcendent.text import visible
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
+
+
+@dataclass(frozen=True)
+class Access:
+    """What an artifact has to satisfy before it is used.
+
+    Attributes
+    ----------
+    trusted : list of str
+        Types to allow in it.
+    public_key : path or None
+        What it has to be signed with.
+    strict : bool
+        Whether it has to be written under the versions that are here.
+    """
+
+    trusted: list[str]
+    public_key: Path | None
+    strict: bool
+
+    def open_and_try(self, path: Path) -> Artifact:
+        """The artifact, checked, and tried out in another process."""
+        artifact = open_artifact(path, public_key=self.public_key)
+        self.check_and_try(artifact)
+        return artifact
+
+    def check_and_try(self, artifact: Artifact, rows: Any = None) -> None:
+        """Check an artifact, and try it out on some rows in another process."""
+        artifact.check(self.trusted, strict=self.strict)
+        try_out(artifact, self.trusted, rows)
 
 
 @dataclass(frozen=True)
@@ -54,10 +85,9 @@ class InParts:
             )
         return parts
 
-    def decide(
-        self, artifact: Path, table: str, identifier: str | None, trusted: list[str], public_key: Path | None
-    ) -> TableDecisions:
+    def decide(self, artifact: Path, table: str, identifier: str | None, access: Access) -> TableDecisions:
         """Decide, and write to the folder."""
+        access.open_and_try(artifact)
         single = len(self.features) == 1 and self.features[0]
         try:
             with self._client() as client, writing(self.out):
@@ -72,8 +102,8 @@ class InParts:
                     digest=cast("Digest", self.digest),
                     n_jobs=None if client else self.workers or -1,
                     client=client,
-                    trusted=trusted,
-                    public_key=public_key,
+                    trusted=access.trusted,
+                    public_key=access.public_key,
                 )
         except KeyboardInterrupt:
             raise InterruptedRunError(
@@ -99,10 +129,10 @@ def existing_file(name: str) -> Path:
 
 
 def decide_file(
-    path: Path, file: Path, identifier: str | None, trusted: list[str], public_key: Path | None
+    path: Path, file: Path, identifier: str | None, access: Access
 ) -> tuple[Decisions, AnyArray | None]:
     """Decisions of the rejector in an artifact about the objects of a file, and what these are called."""
-    artifact = open_artifact(path, public_key=public_key)
+    artifact = open_artifact(path, public_key=access.public_key)
     if artifact.manifest["rejector"] == "ScoreEvaluator":
         raise ValueError(
             f"{path} judges scores, not objects: load it in Python, and give decide(scores, labels)."
@@ -117,9 +147,13 @@ def decide_file(
     if identifier is None and is_table(file):
         columns = replace(columns, id=notes.get("id"))
     objects = _read(file, columns, features["count"], named=identifier is not None)
-    rejector: Rejector = artifact.rejector(trusted)
+    access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
+    rejector: Rejector = artifact.rejector(access.trusted)
     try:
-        return rejector.decide(objects.X), objects.ids
+        with artifact.deciding():
+            return rejector.decide(objects.X), objects.ids
+    except ArtifactError:
+        raise
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
 

@@ -1,0 +1,186 @@
+"""The first use of an artifact, in a process of its own: what a crafted file does there is not done here.
+
+The process loads the artifact and decides a few rows, with limits on its memory and time. If it dies, the
+file is refused. A file that passes may still be crafted to fail, or to lie, on other rows: only a signature
+says who made it.
+"""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from transcendent.artifacts.artifact import Artifact
+from transcendent.errors import ArtifactError, MissingExtraError, TranscendentError
+from transcendent.evaluators.scores import ScoreEvaluator
+from transcendent.text import visible
+
+SECONDS = 120  # and one more for each megabyte of the artifact
+MEMORY = 4 << 30  # bytes, and 16 for each byte of the artifact
+ROWS = 16
+
+_CODE = "from transcendent.artifacts.trial import answer; answer()"
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_MOST_DENSE = 1 << 20
+_TEXTS = ("", "a", "http://example.org/ 0x90 \u00e9\u4e2d\u6587 WORDS and words, 1 2 3", "word " * 500)
+
+
+class Answer(NamedTuple):
+    """How a trial ended: well, or with a refusal, or as no honest file would make it end."""
+
+    refused: str | None = None
+    died: str | None = None
+    missing_extra: bool = False
+
+
+_tried: set[tuple[str, frozenset[str]]] = set()
+
+
+def try_out(artifact: Artifact, trusted: Collection[str] = (), rows: Any = None) -> None:
+    """Load an artifact and decide rows with it in another process; refuse it if that process dies.
+
+    Decides the rows given, if any, and some made from the manifest. An artifact that was tried out once in
+    this process is not tried out again.
+    """
+    key = (artifact.digest, frozenset(trusted))
+    if key in _tried:
+        return
+    size = sum(map(len, artifact.members.values()))
+    limits = {"seconds": SECONDS + (size >> 20), "memory": MEMORY + 16 * size}
+    try:
+        died = _run(pickle.dumps((limits, artifact, list(trusted), rows)), limits["seconds"])
+    except subprocess.TimeoutExpired:
+        died = f"took more than {limits['seconds']} seconds"
+    if died is not None:
+        raise ArtifactError(
+            visible(
+                f"{artifact.path} is refused: the process that tried it out {died}. The file may be crafted: "
+                "only a signature says who made it."
+            )
+        )
+    _tried.add(key)
+
+
+def _run(task: bytes, seconds: int) -> str | None:
+    """How a process with this task ended badly, None if it did not; what it refused is raised."""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _CODE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | _ONE_THREAD,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(task, timeout=seconds)
+        except BaseException:
+            _end(process)
+            raise
+    if process.returncode < 0:
+        return f"was ended by {_name(-process.returncode)}"
+    try:
+        found = Answer(**json.loads(said.splitlines()[-1]))
+    except (IndexError, ValueError, TypeError):
+        return f"ended with code {process.returncode} and without an answer"
+    if found.refused is not None:
+        raise (MissingExtraError if found.missing_extra else ArtifactError)(found.refused)
+    return found.died
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process, and those it has started."""
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def answer() -> None:
+    """Do the task on the standard input, and write an `Answer` as the last line of the output."""
+    limits, artifact, trusted, rows = pickle.load(sys.stdin.buffer)  # written by our parent, not the file
+    _limit(**limits)
+    warnings.simplefilter("ignore")
+    try:
+        with joblib.parallel_config(backend="sequential"):
+            _use(artifact, trusted, rows)
+        found = Answer()
+    except MemoryError:
+        found = Answer(died=f"needed more than {limits['memory'] >> 20:,} MB of memory")
+    except TranscendentError as error:
+        found = Answer(refused=str(error), missing_extra=isinstance(error, MissingExtraError))
+    sys.stdout.write(f"\n{json.dumps(found._asdict())}\n")
+
+
+def _limit(seconds: int, memory: int) -> None:
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _use(artifact: Artifact, trusted: list[str], rows: Any) -> None:
+    """Load it and decide; that it does not take some rows is no reason to refuse it."""
+    rejector = artifact.rejector(trusted)
+    for sample in _samples(rejector, artifact.manifest, rows):
+        try:
+            rejector.decide(*sample)
+        except MemoryError:
+            raise
+        except AttributeError as error:
+            if isinstance(error.obj, BaseEstimator) and artifact.of_other_models():
+                artifact.refuse_failure(error)
+        except Exception:
+            continue
+
+
+def _samples(rejector: Any, manifest: Mapping[str, Any], rows: Any) -> Iterator[tuple[Any, ...]]:
+    """Arguments of ``decide``: given rows, and numbers or texts of the kind it was fitted on."""
+    generator = np.random.default_rng(0)
+    if isinstance(rejector, ScoreEvaluator):
+        shape = (ROWS, *rejector.calibration_.scores.shape[1:])
+        yield generator.normal(size=shape), np.resize(rejector.classes_, ROWS)
+        return
+    if rows is not None:
+        yield (rows,)
+    width = manifest["features"]["count"]
+    if width is None:
+        yield (np.array(_TEXTS, dtype=object),)
+        return
+    if ROWS * width <= _MOST_DENSE:
+        few = [np.zeros((2, width)), np.ones((2, width)), generator.normal(size=(ROWS - 4, width))]
+        numbers = np.concatenate(few)
+        yield (_named(numbers, manifest["features"]["names"]),)
+        yield (_named(1e6 * numbers, manifest["features"]["names"]),)
+    yield (sp.random(ROWS, width, density=min(1.0, 64 / width), format="csr", rng=generator),)
+
+
+def _named(numbers: Any, names: list[Any] | None) -> Any:
+    if names is None:
+        return numbers
+    try:
+        import pandas
+    except ImportError:
+        return numbers
+    return pandas.DataFrame(numbers, columns=names)

@@ -1,0 +1,145 @@
+"""Artifacts tried out in a process of their own."""
+
+import io
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.svm import LinearSVC
+
+from transcendent import InductiveEvaluator, ScoreEvaluator
+from transcendent.artifacts import open_artifact, save, trial
+from transcendent.errors import ArtifactError
+
+X, y = make_classification(300, random_state=0)
+TREE = "sklearn.tree._tree.Tree"
+
+
+@pytest.fixture(autouse=True)
+def untried(monkeypatch):
+    monkeypatch.setattr(trial, "_tried", set())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def keep(rejector):
+        save(rejector, tmp_path / "x")
+        return open_artifact(tmp_path / "x")
+
+    return keep
+
+
+def ice(detector, rows=X):
+    return InductiveEvaluator(detector, random_state=0).fit(rows, y)
+
+
+def test_an_honest_artifact_is_tried_once(saved, monkeypatch):
+    artifact = saved(ice(LinearSVC()))
+    trial.try_out(artifact)
+    monkeypatch.setattr(trial, "_run", lambda *_: "was started again")
+    trial.try_out(artifact)
+    with pytest.raises(ArtifactError, match="started again"):
+        trial.try_out(artifact, [TREE])
+
+
+def test_a_process_that_crashes(saved):
+    forest = ice(RandomForestClassifier(2, random_state=0))
+    for tree in forest.detectors_[0].detector.estimator.estimators_:
+        state = tree.tree_.__getstate__()
+        state["nodes"]["left_child"] = state["nodes"]["right_child"] = 10**12
+        tree.tree_.__setstate__(state)
+    with pytest.raises(ArtifactError, match=r"ended by SIGSEGV\. .* only a signature says who made it"):
+        trial.try_out(saved(forest), [TREE])
+
+
+def test_a_process_out_of_memory(saved):
+    wide = ice(make_pipeline(PolynomialFeatures(2), LinearSVC()))
+    wide.detectors_[0].detector.estimator.steps[0][1]._n_out_full = 10**10
+    with pytest.raises(ArtifactError, match=r"needed more than [\d,]+ MB of memory"):
+        trial.try_out(saved(wide))
+
+
+def test_a_process_out_of_time(saved, monkeypatch):
+    texts = np.array([" ".join(f"w{int(3 * v) % 7}" for v in row) for row in X], dtype=object)
+    endless = ice(make_pipeline(CountVectorizer(), LinearSVC()), texts)
+    endless.detectors_[0].detector.estimator.steps[0][1].token_pattern = r"(?:\w+ ?)+!"
+    monkeypatch.setattr(trial, "SECONDS", 3)
+    with pytest.raises(ArtifactError, match="took more than 3 seconds"):
+        trial.try_out(saved(endless))
+
+
+def test_what_the_process_refuses_is_refused(saved):
+    with pytest.raises(ArtifactError, match=f"nobody said to trust: {re.escape(TREE)}"):
+        trial.try_out(saved(ice(RandomForestClassifier(2, random_state=0))))
+
+
+class TestInThisProcess:
+    """What the other process does, done here: that is quicker."""
+
+    def answer(self, monkeypatch, capsys, artifact, rows=None):
+        task = trial.pickle.dumps(({"seconds": 60, "memory": 1 << 40}, artifact, [], rows))
+        monkeypatch.setattr(trial, "_limit", lambda **_: None)
+        monkeypatch.setattr(trial.sys, "stdin", io.TextIOWrapper(io.BytesIO(task)))
+        trial.answer()
+        return trial.Answer(**trial.json.loads(capsys.readouterr().out.splitlines()[-1]))
+
+    @pytest.mark.parametrize(
+        "rejector",
+        [
+            lambda: ice(LinearSVC(), pd.DataFrame(X).rename(columns=str)),
+            lambda: ice(
+                make_pipeline(CountVectorizer(), LinearSVC()), np.array(["good day", "cheap pills"])[y]
+            ),
+            lambda: ice(MultinomialNB(), np.abs(X)),
+            lambda: ScoreEvaluator().fit(X[:, :2], y, y),
+        ],
+        ids=["frame", "text", "numbers from 0", "scores"],
+    )
+    def test_rows_of_its_kind(self, saved, monkeypatch, capsys, rejector):
+        fitted, decided = rejector(), []
+        kind = type(fitted)
+        original = kind.decide
+
+        def decide(self, *given):
+            decisions = original(self, *given)
+            decided.append(len(decisions))
+            return decisions
+
+        monkeypatch.setattr(kind, "decide", decide)
+        assert self.answer(monkeypatch, capsys, saved(fitted)) == trial.Answer()
+        assert decided
+
+    def test_given_rows(self, saved, monkeypatch, capsys):
+        seen = []
+        monkeypatch.setattr(InductiveEvaluator, "decide", lambda self, rows: seen.append(rows))
+        self.answer(monkeypatch, capsys, saved(ice(LogisticRegression())), X[:3])
+        np.testing.assert_array_equal(seen[0], X[:3])
+        assert {rows.shape[1] for rows in seen} == {20}
+
+    def test_no_memory(self, saved, monkeypatch, capsys):
+        def decide(*_):
+            raise MemoryError
+
+        monkeypatch.setattr(InductiveEvaluator, "decide", decide)
+        assert "MB of memory" in self.answer(monkeypatch, capsys, saved(ice(LinearSVC()))).died
+
+    def test_a_refusal(self, saved, monkeypatch, capsys):
+        forest = saved(ice(RandomForestClassifier(2, random_state=0)))
+        assert "nobody said to trust" in self.answer(monkeypatch, capsys, forest).refused
+
+    def test_an_attribute_that_another_version_would_have(self, saved, monkeypatch, capsys):
+        empty = ice(LinearSVC())
+        del empty.detectors_[0].detector.estimator.coef_
+        artifact = saved(empty)
+        assert self.answer(monkeypatch, capsys, artifact) == trial.Answer()
+        artifact.manifest["versions"]["scikit-learn"] = "1.2.3"
+        refused = self.answer(monkeypatch, capsys, artifact).refused
+        assert re.search(r"coef_.*It was written under scikit-learn 1\.2\.3 and is read under", refused)
