@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier
@@ -193,6 +194,30 @@ class TestOtherMemory:
         means = pipeline.steps[0][1]
         means.cluster_centers_ = means.cluster_centers_[:, :2].copy()
         assert "another width" in refused(ice)
+
+    def test_more_jobs_than_any_machine_has(self, refused):
+        ice, logistic = fitted(LogisticRegression())
+        logistic.n_jobs = 10**6
+        assert "would start 1,000,000 processes" in refused(ice)
+
+    def test_types_of_others_that_build_on_these(self):
+        class Own(CountVectorizer):
+            pass
+
+        own = Own().fit(TEXTS)
+        check_contents(own)
+        own.vocabulary_["w1"] = 10**9
+        with pytest.raises(ArtifactError, match="columns that do not exist"):
+            check_contents(own)
+
+    def test_a_tree_of_another_kind_is_nobodys_business(self):
+        class Own(BaseEstimator):
+            def __init__(self, memory=None):
+                self.memory = memory
+
+        own = Own(memory=5)
+        own.tree_ = {"root": None}
+        check_contents(own)
 
     def test_kernel_machines_of_every_kind_have_to_be_trusted(self, tmp_path):
         ice, _ = fitted(LinearSVC())

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.cluster._kmeans import _BaseKMeans
+from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 from sklearn.feature_extraction import DictVectorizer
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.neighbors import BallTree, KDTree
+from sklearn.feature_extraction.text import CountVectorizer, _VectorizerMixin
+from sklearn.neighbors._base import NeighborsBase
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MultiLabelBinarizer, OneHotEncoder
 from sklearn.tree._tree import Tree
 from sklearn.utils._param_validation import validate_parameter_constraints
@@ -23,6 +26,7 @@ from transcendent.errors import ArtifactError
 
 _MERSENNE_TWISTER_SIZE = 624
 _PHILOX_SIZE = 4
+_MOST_JOBS = 1024
 
 
 def check_contents(root: Any) -> None:
@@ -34,22 +38,18 @@ def check_contents(root: Any) -> None:
             _check_position(thing._bit_generator.state)
         elif isinstance(thing, np.random.Generator):
             _check_position(thing.bit_generator.state)
-        elif _is_of_sklearn(thing):
+        elif isinstance(thing, BaseEstimator):
             _check_estimator(thing)
-        elif "tree_" in getattr(thing, "__dict__", {}):
-            _check_tree(thing)
     check_opens_no_files(root)
 
 
 def check_opens_no_files(root: Any) -> None:
     """Refuse estimators that would open files that rows or parameters name."""
     for thing in reachable(root):
-        if _is_of_sklearn(thing):
-            held = vars(thing)
-            if held.get("input") in ("filename", "file") and hasattr(thing, "decode"):
-                _refuse(thing, f"takes rows for files to open (input={held['input']!r}); use input='content'")
-            if held.get("memory") is not None:
-                _refuse(thing, f"would write to a folder (memory={held['memory']!r:.80}); use memory=None")
+        if isinstance(thing, _VectorizerMixin) and thing.input != "content":
+            _refuse(thing, f"takes rows for files to open (input={thing.input!r:.40}); use input='content'")
+        if _of_sklearn(thing) and (memory := vars(thing).get("memory")) is not None:
+            _refuse(thing, f"would write to a folder (memory={memory!r:.80}); use memory=None")
 
 
 def reachable(root: Any) -> Iterator[Any]:
@@ -72,8 +72,9 @@ def reachable(root: Any) -> Iterator[Any]:
             waiting.extend(getattr(thing, "__dict__", {}).values())
 
 
-def _is_of_sklearn(thing: Any) -> bool:
-    return isinstance(thing, BaseEstimator) and type(thing).__module__.startswith("sklearn.")
+def _of_sklearn(thing: Any) -> bool:
+    own = type(thing).__module__.startswith("sklearn.")
+    return isinstance(thing, Pipeline) or (own and isinstance(thing, BaseEstimator))
 
 
 def _refuse(thing: Any, reason: str) -> None:
@@ -103,10 +104,12 @@ def _check_position(state: Mapping[str, Any]) -> None:
 
 def _check_estimator(estimator: Any) -> None:
     held = vars(estimator)
-    constraints = getattr(type(estimator), "_parameter_constraints", {})
-    validate_parameter_constraints(
-        constraints, {name: held[name] for name in constraints if name in held}, type(estimator).__name__
-    )
+    if _of_sklearn(estimator):
+        constraints = getattr(type(estimator), "_parameter_constraints", {})
+        given = {name: held[name] for name in constraints if name in held}
+        validate_parameter_constraints(constraints, given, type(estimator).__name__)
+    if isinstance(jobs := held.get("n_jobs"), int | np.integer) and jobs > _MOST_JOBS:
+        _refuse(estimator, f"would start {jobs:,} processes or threads (n_jobs)")
     for attribute, kind, check in _CHECKS:
         if attribute in held and isinstance(estimator, kind):
             check(estimator)
@@ -123,10 +126,11 @@ def _check_distinct(binarizer: Any) -> None:
         _refuse(binarizer, "has a class twice")
 
 
-def _check_tree(holder: Any) -> None:
+def _check_trees(boosting: Any) -> None:
     """Refuse what gradient boosting would take for a tree without looking."""
-    if not isinstance(holder.tree_, Tree | KDTree | BallTree):
-        _refuse(holder, f"has a {type(holder.tree_).__name__} for a tree")
+    for estimator in boosting.estimators_.ravel():
+        if not isinstance(estimator.tree_, Tree):
+            _refuse(boosting, f"has a {type(estimator.tree_).__name__} for a tree")
 
 
 def _check_neighbours(estimator: Any) -> None:
@@ -170,9 +174,9 @@ def _within(indices: Any, size: int) -> bool:
 
 
 _CHECKS: tuple[tuple[str, Any, Callable[[Any], None]], ...] = (
-    ("tree_", BaseEstimator, _check_tree),
-    ("n_samples_fit_", BaseEstimator, _check_neighbours),
-    ("cluster_centers_", BaseEstimator, _check_centres),
+    ("estimators_", (GradientBoostingClassifier, GradientBoostingRegressor), _check_trees),
+    ("n_samples_fit_", NeighborsBase, _check_neighbours),
+    ("cluster_centers_", _BaseKMeans, _check_centres),
     ("vocabulary_", (CountVectorizer, DictVectorizer), _check_vocabulary),
     ("categories_", OneHotEncoder, _check_one_hot),
     ("classes_", MultiLabelBinarizer, _check_distinct),
