@@ -173,7 +173,8 @@ def _samples(rejector: Any, manifest: Mapping[str, Any], rows: Any) -> Iterator[
         numbers = np.concatenate(few)
         yield (_named(numbers, manifest["features"]["names"]),)
         yield (_named(1e6 * numbers, manifest["features"]["names"]),)
-    yield (sp.random(ROWS, width, density=min(1.0, 64 / width), format="csr", rng=generator),)
+    places = np.repeat(np.arange(ROWS), 64), generator.integers(width, size=64 * ROWS)
+    yield (sp.csr_matrix((generator.normal(size=64 * ROWS), places), shape=(ROWS, width)),)
 
 
 def _named(numbers: Any, names: list[Any] | None) -> Any:
