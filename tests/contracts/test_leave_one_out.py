@@ -245,8 +245,12 @@ def linear_svm(measures=("auto",), data=DENSE + SPARSE, **params):
     return Case(LinearSVC(**params), measures, data, ConvergedLinearSVC(**params))
 
 
+SOLVABLE = tuple(data for data in DENSE if data is not counts)
+"""By liblinear, at a large C."""
 LINEAR_SVM = [
-    *(linear_svm(C=C) for C in (1e-4, 1e-2, 1.0, 1e2, 1e4)),
+    *(linear_svm(C=C) for C in (1e-4, 1e-2, 1.0)),
+    linear_svm(C=1e2, tol=1e-8),  # the default tolerance is far from the optimum
+    linear_svm(data=(*SOLVABLE, wide), C=1e4, tol=1e-8),
     *(linear_svm(data=(random, wide), C=C, fit_intercept=False) for C in (1e-4, 1e-2, 1e2, 1e4)),
     linear_svm(data=(random, three_classes), intercept_scaling=5.0, class_weight={0: 3.0, 1: 0.5}),
     linear_svm((NeighbourRatio(3), CentroidDistance()), (random, one_left, wide)),
@@ -254,9 +258,9 @@ LINEAR_SVM = [
 
 
 def svc(C, data, kernel="rbf", tol=1e-11, **params):
-    """The detector converges as loosely as by default; the refits tightly."""
+    """The detector converges as by default, or more tightly if C is small; the refits converge tightly."""
     params = {"kernel": kernel, "C": C, "gamma": 0.1} | params
-    return Case(SVC(**params), ("auto",), data, SVC(tol=tol, **params))
+    return Case(SVC(tol=min(1e-3, 0.01 * C), **params), ("auto",), data, SVC(tol=tol, **params))
 
 
 def hinge(C, data, **params):
@@ -321,15 +325,46 @@ def test_exact_shortcuts_give_what_refitting_gives(case, measure, data):
     np.testing.assert_array_equal(promised.accepted, detector.judge(new, None).accepted)
 
 
+def with_rows_apart():
+    """Rows of zeros, and rows whose features no other row has."""
+    X, y = counts()
+    X, y = X[::3, :12], y[::3]
+    return np.vstack([np.pad(X, ((0, 0), (0, 2))), np.zeros((4, 14)), np.diag(np.arange(14.0))[-2:]]), (
+        np.concatenate([y, [0, 0, 1, 1, 0, 1]])
+    )
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        *(LinearSVC(tol=1e-8), LinearSVC(loss="hinge", tol=1e-8, max_iter=1_000_000, random_state=0)),
+        *(RidgeClassifier(solver="lsqr", **CONVERGED), LogisticRegression(tol=1e-8, max_iter=10_000)),
+    ],
+    ids=name,
+)
+def test_rows_that_share_nothing_with_others_get_0_without_an_intercept(estimator, form, wide):
+    X, y = with_rows_apart()
+    X = form(np.hstack([X, np.zeros((len(X), 100))]) if wide else X)
+    svm = clone(estimator).set_params(fit_intercept=False).fit(X, y)
+    answers = SHORTCUTS[type(svm)].function(svm, X, y)
+    assert answers.decision_function(X)[-6:].tolist() == [0.0] * 6
+    assert np.all(answers.decision_function(X)[:-6])
+    for i in (len(y) - 6, len(y) - 1):
+        without = clone(svm).fit(X[np.arange(len(y)) != i], np.delete(y, i))
+        assert without.predict(X[[i]]) == answers.predict(X)[i]
+
+
 def easy():
     """Clear enough for forests of other seeds to agree on most rows."""
     return make_classification(80, 8, n_informative=4, flip_y=0.05, class_sep=1.5, random_state=9)
 
 
 def logistic_case(data, measure="auto", solver="newton-cholesky", **params):
-    """The detector converges as loosely as by default; the refits tightly."""
+    """The detector converges as loosely as by default, which is far off for a large C; the refits tightly."""
     refitted = LogisticRegression(solver=solver, tol=1e-12, max_iter=10_000, **params)
-    given = {"solver": solver} if solver == "liblinear" else {}
+    given = {"solver": solver, "tol": 1e-8} if params.get("C", 1.0) > 1 else {}
     return Case(LogisticRegression(**params, **given), (measure,), (data,), refitted)
 
 
@@ -448,6 +483,11 @@ def in_a_line():
     return np.concatenate([X[:, 1:], X[:, 1:] + 20, X[:, 1:] + 40]), np.repeat([0, 1, 2], 40)
 
 
+def millions():
+    X, y = few()
+    return X * 1e6, y
+
+
 LONELY = (np.arange(40) == 7).astype(float)
 REFUSED = [
     (NearestCentroid(metric="manhattan"), few, "metric='manhattan'"),
@@ -487,6 +527,9 @@ REFUSED = [
     (SVC(gamma=0.1, decision_function_shape="ovo"), in_a_line, "decision_function_shape='ovr'"),
     (SVC(kernel="linear", C=1e4, max_iter=100), random, "determine the solution too badly"),
     (LinearSVC(loss="hinge", class_weight="balanced"), few, "class_weight='balanced'"),
+    (SVC(kernel="linear"), millions, "C times the kernel of a row with itself is 3e+14, above 1e+09: scale"),
+    (LinearSVC(C=1e4), counts, "stopped short of its optimum"),
+    (LogisticRegression(C=1e3), separable, "stopped short of its optimum"),
     (RandomForestClassifier(5, bootstrap=False), few, "every member saw every row"),
     (BaggingClassifier(n_estimators=5, random_state=0), few, "too few members: n_estimators=5 leaves row"),
     (ExtraTreesClassifier(5, bootstrap=True, class_weight="balanced"), few, "follows the labels"),
@@ -548,6 +591,14 @@ def test_support_vectors_hold_no_kernel_beyond_their_limit(monkeypatch):
     X, y = few()
     with pytest.raises(NoShortcutError, match="over 1000 bytes"):
         support_vectors.support_vectors(SVC(gamma=0.1).fit(X, y), X, y)
+
+
+def test_support_vectors_check_their_own_refits(monkeypatch):
+    monkeypatch.setattr(support_vectors, "MAX_PRODUCT", np.inf)
+    X, y = separable()
+    X, y = X[:80] * 1e5, y[:80]
+    with pytest.raises(NoShortcutError, match="too badly"):
+        support_vectors.support_vectors(SVC(kernel="linear").fit(X, y), X, y)
 
 
 def lose_the_path(path, row, change):

@@ -1,4 +1,4 @@
-"""What several shortcuts share: rows in blocks, and the means and priors of classes."""
+"""What several shortcuts share: rows in blocks, means and priors of classes, rows apart from others."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import FloatArray, IntArray, chunks, take_rows
+from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks, take_rows
 
 _BLOCK = 1 << 20
 
@@ -56,6 +56,16 @@ def left_out_log_priors(codes: IntArray, n_classes: int, given: Any = None) -> F
         priors /= n - 1
     with np.errstate(divide="ignore"):
         return np.log(priors)
+
+
+def unconnected(rows: Any) -> BoolArray:
+    """Rows that share no column with another row.
+
+    A linear model without an intercept that has not seen such a row gives it exactly 0: rounding must not
+    choose its label.
+    """
+    shared = (rows != 0).sum(axis=0) > 1
+    return np.asarray(abs(rows) @ np.ravel(shared).astype(np.float64) == 0)
 
 
 def decision_values(scores: FloatArray) -> FloatArray:

@@ -10,7 +10,8 @@ from sklearn.utils import check_array
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import block_slices, dense_blocks
+from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
+from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 
 LARGEST_ORDER = 15_000
@@ -38,7 +39,11 @@ def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
     level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
     above_level = _primal if rows.shape[1] < rows.shape[0] else _dual
     alpha = np.asarray(classifier.alpha, dtype=np.float64).item()
-    decision = level + above_level(rows, targets - level, alpha, classifier.fit_intercept)
+    fits, left_out = above_level(rows, targets - level, alpha, classifier.fit_intercept)
+    check_converged(classifier.decision_function(rows).reshape(targets.shape), level + fits)
+    decision = level + left_out
+    if not classifier.fit_intercept:
+        decision[unconnected(rows)] = 0.0
     return LeftOut(classifier.classes_, decision_function=decision[:, 0] if len(level) == 1 else decision)
 
 
@@ -48,8 +53,11 @@ def _targets(codes: IntArray, n_classes: int) -> FloatArray:
     return np.where(codes[:, None] == positive, 1.0, -1.0)
 
 
-def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> FloatArray:
-    """Left-out fits, by a matrix of the order of the columns: (fit - leverage target) / (1 - leverage)."""
+def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
+    """Fits and left-out fits, by a matrix of the order of the columns.
+
+    The latter are (fit - leverage target) / (1 - leverage).
+    """
     n, n_columns = rows.shape
     centre = np.ravel(rows.mean(axis=0)) if centred else np.zeros(n_columns)
     gram = np.zeros((n_columns, n_columns))
@@ -58,22 +66,23 @@ def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> Floa
     gram[np.diag_indices(n_columns)] += alpha
     factored = _Factored(gram)
     weights = factored.solve(rows.T @ targets)
-    left_out = np.empty_like(targets)
+    fits, left_out = np.empty_like(targets), np.empty_like(targets)
     for cut, part in dense_blocks(rows):
         deviations = part - centre
         leverages = (factored.squared_norms(deviations) + centred / n)[:, None]
         if leverages.max() > _LARGEST_LEVERAGE:
             raise NoShortcutError("a row is fitted by a coefficient of its own")
         own = leverages * targets[cut]
-        rest = deviations @ weights - own
+        fits[cut] = deviations @ weights
+        rest = fits[cut] - own
         # Of a row that has nothing in common with others nothing is left: rounding must not choose its label.
         rest[np.abs(rest) <= _ROUNDING * np.abs(own)] = 0
         left_out[cut] = rest / (1 - leverages)
-    return left_out
+    return fits, left_out
 
 
-def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> FloatArray:
-    """Left-out fits, by a matrix of the order of the rows.
+def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
+    """Fits and left-out fits, by a matrix of the order of the rows.
 
     With B the inverse of kernel + alpha, residuals are alpha B t, and one minus the leverages alpha diag(B),
     less 1/n for an intercept. Hence the left-out fit of a row is minus the sum of the other rows' B t, over
@@ -91,8 +100,9 @@ def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> FloatA
     inverse = _Factored(kernel).inverse()
     diagonal = np.diag(inverse).copy()
     inverse[np.diag_indices(n)] = share
-    left_out: FloatArray = -blas.dsymm(1.0, inverse, targets, lower=1) / (diagonal - share)[:, None]
-    return left_out
+    remainders = (diagonal - share)[:, None]
+    left_out: FloatArray = -blas.dsymm(1.0, inverse, targets, lower=1) / remainders
+    return targets - alpha * remainders * (targets - left_out), left_out
 
 
 def _kernel(rows: Any, centred: bool) -> FloatArray:

@@ -23,6 +23,8 @@ from transcendent.arrays import (
     group_equal_rows,
 )
 from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.classes import unconnected
+from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.support_vectors import hinge
 
@@ -67,6 +69,8 @@ def linear_svm(svm: Any, X: Any, y: AnyArray) -> LeftOut:
         )
         columns.append(_left_out(problem, weights[: rows.shape[1]])[members])
     decision = columns[0] if len(columns) == 1 else np.column_stack(columns)
+    if not svm.fit_intercept:
+        decision[unconnected(rows)] = 0.0
     return LeftOut(svm.classes_, decision_function=decision)
 
 
@@ -98,9 +102,10 @@ class _Problem:
         return _Problem(self.X[rows], self.target[rows], self.cost[rows], self.copies[rows])
 
 
-def _left_out(problem: _Problem, w: FloatArray) -> FloatArray:
-    """Decision values of the rows, each with one copy of it left out; ``w`` is close to the solution."""
-    w, f, inside, curvature = _solve(problem, w)
+def _left_out(problem: _Problem, fitted: FloatArray) -> FloatArray:
+    """Decision values of the rows, each with one copy of it left out, from the fitted weights."""
+    w, f, inside, curvature = _solve(problem, fitted)
+    check_converged(*(np.repeat(values, problem.copies.astype(int)) for values in (problem.X @ fitted, f)))
     left_out = f.copy()
     if inside.any():
         order = np.argsort(~inside, kind="stable")

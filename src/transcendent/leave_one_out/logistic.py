@@ -12,7 +12,8 @@ from sklearn.utils import check_array, compute_class_weight
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import block_slices, dense_blocks
+from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
+from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 
 TOLERANCE = 1e-5
@@ -36,7 +37,7 @@ def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
     order = (min(rows.shape) + bool(model.fit_intercept)) * basis.shape[1]
     if order > LARGEST_ORDER:
         raise NoShortcutError(f"the Hessian is of order {order}, more than {LARGEST_ORDER}")
-    codes = encode_labels(y, model.classes_, "y")
+    codes, apart = encode_labels(y, model.classes_, "y"), unconnected(rows)
     weights = compute_class_weight(model.class_weight, classes=model.classes_, y=np.asarray(y))
     rows, coefficients = _compact(rows, model.coef_.T @ _projection(basis))
     penalty = np.ones(rows.shape[1])
@@ -47,7 +48,11 @@ def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
         penalty = np.append(penalty, float(penalised))
         coefficients = np.vstack([coefficients, model.intercept_ @ _projection(basis) / scale])
     problem = _Problem(rows, basis[codes], penalty, basis)
-    left_out = _LeavingOut(problem, model.C * weights[codes], coefficients).decisions()
+    leaving_out = _LeavingOut(problem, model.C * weights[codes], coefficients)
+    check_converged(rows @ coefficients, leaving_out.outputs)
+    left_out = leaving_out.decisions()
+    if not model.fit_intercept:
+        left_out[apart] = 0.0
     if len(basis) == 2:
         chances = expit(np.hstack([-left_out, left_out]))
         return LeftOut(model.classes_, decision_function=left_out[:, 0], predict_proba=chances)

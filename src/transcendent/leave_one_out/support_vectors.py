@@ -10,6 +10,7 @@ Poggio, 2000).
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
@@ -35,10 +36,16 @@ from transcendent.arrays import (
     group_equal_rows,
 )
 from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.classes import unconnected
+from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 
 MAX_BYTES = 1 << 30
 """Of the kernel between the rows on the margin and all rows; a few times as much is used altogether."""
+
+MAX_PRODUCT = 1e9
+"""Of C and the kernel of a row with itself. Coefficients are about the inverse of the latter: beyond this,
+double precision cannot tell them from 0 or C."""
 
 _BLOCK_BYTES = 1 << 26
 _SINGULAR = 1e-10  # relative to the kernel of a row with itself
@@ -63,11 +70,13 @@ def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
     kernel, costs = _kernel(svm), _costs(svm, y)[codes]
     X = check_array(X, accept_sparse="csr", dtype=np.float64)
     pairs = list(combinations(range(n_classes), 2))
+    fitted = _pairwise_values(svm, X)
     values = np.empty((len(codes), len(pairs)))
     votes = np.zeros((len(codes), n_classes))
     for k, pair in enumerate(pairs):
         sides = (codes == pair[0]).astype(float) - (codes == pair[1])
-        values[:, k] = _decisions(kernel, X, sides, costs, _coefficients(svm, codes, *pair), svm=svm)
+        start = _coefficients(svm, codes, *pair)
+        values[:, k] = _decisions(kernel, X, sides, costs, start, fitted[:, k], svm)
         votes[np.arange(len(codes)), np.where(values[:, k] > 0, *pair)] += 1
     decision = -values[:, 0] if n_classes == 2 else _ovr_decision_function(values < 0, -values, n_classes)
     highest = np.argmax(decision if svm.break_ties and n_classes > 2 else votes, axis=1)
@@ -91,8 +100,16 @@ def hinge(svm: Any, X: Any, y: AnyArray) -> LeftOut:
             sides = np.where(codes == k, 1.0, -1.0)
             cost = np.where(codes == k, costs[k], svm.C)
         start = np.where(sides * fitted[:, k] < 1, sides * cost, 0.0)
-        decision[:, k] = _decisions(kernel, X, sides, cost, start, guess=fitted[:, k] - sides)
+        decision[:, k] = _decisions(kernel, X, sides, cost, start, fitted[:, k])
+    if not svm.fit_intercept:
+        decision[unconnected(X)] = 0.0
     return LeftOut(svm.classes_, decision_function=decision[:, 0] if len(costs) == 2 else decision)
+
+
+def _pairwise_values(svm: Any, X: Any) -> FloatArray:
+    """Decision values of each class (positive) against each later one."""
+    values = copy(svm).set_params(decision_function_shape="ovo").decision_function(X)
+    return np.asarray(-values[:, None] if values.ndim == 1 else values)
 
 
 def _kernel(svm: Any) -> Kernel:
@@ -130,12 +147,12 @@ def _decisions(
     sides: FloatArray,
     costs: FloatArray,
     start: FloatArray,
-    guess: FloatArray | None = None,
+    fitted: FloatArray,
     svm: Any = None,
 ) -> FloatArray:
     """Decision values of all rows, those on a side left out of the problem.
 
-    It is solved from the coefficients ``start``, and what is guessed of the residuals.
+    It is solved from the coefficients ``start``; those of liblinear are guessed from the fitted values.
     """
     inside = np.flatnonzero(sides)
     groups, _ = group_equal_rows(X[inside])
@@ -148,13 +165,21 @@ def _decisions(
         scale=float(np.diag(kernel(some, some)).mean()) or 1.0,
         svm=svm,
     )
+    product = dual.scale * float(np.abs(bound).max())
+    if product > MAX_PRODUCT:
+        raise NoShortcutError(
+            f"C times the kernel of a row with itself is {product:.0e}, above {MAX_PRODUCT:.0e}: scale the "
+            "features or lower C"
+        )
     start = np.bincount(members, start[inside]).astype(np.float64)
-    if guess is not None:
-        guess = guess[rows]
+    guess = None
+    if svm is None:
+        guess = (fitted - sides)[rows]
         start = _estimate(dual, start, guess)
     solution = _solve(dual, start, guess) or _solve(dual, dual.refitted().beta)
     if solution is None:
         raise NoShortcutError(_LOST)
+    check_converged(fitted[inside], (solution.e + dual.y)[members])
     values = np.empty(len(sides))
     values[inside] = _left_out(dual, solution, copies)[members]
     outside, support = np.flatnonzero(sides == 0), np.flatnonzero(solution.beta)
@@ -224,11 +249,11 @@ class _Dual:
         least, most = -e[able[0]].min(), -e[able[1]].max()
         return float((least, (least + most) / 2, most)[edge + 1])
 
-    def is_solved(self, beta: FloatArray, e: FloatArray) -> bool:
-        """Whether it is optimal, to 1e-9 of the spread of decision values and to rounding."""
+    def is_solved(self, beta: FloatArray, e: FloatArray, close: float = 1e-9) -> bool:
+        """Whether it is optimal, to a share of the spread of decision values and to rounding."""
         wrong = np.maximum(np.where(beta < self.high, -e, 0.0), np.where(beta > self.low, e, 0.0)).max()
         unbalanced = self.scale * abs(beta.sum()) if self.biased else 0.0
-        tolerance = 1e-9 * (e + self.y).std() + 1e-12 + 1e-14 * self.scale * np.abs(beta).sum()
+        tolerance = close * (e + self.y).std() + 1e-12 + 1e-14 * self.scale * np.abs(beta).sum()
         return bool(max(wrong, unbalanced) <= tolerance)
 
     def solution(self, beta: FloatArray) -> "_Solution":
@@ -251,7 +276,10 @@ class _Dual:
         if svm.fit_status_:
             raise NoShortcutError(_LOST)
         beta[rows] = -_coefficients(svm, (self.y[rows] > 0).astype(np.intp), 0, 1)
-        return self.solution(beta)
+        solution = self.solution(beta)
+        if not self.is_solved(solution.beta, solution.e, close=1e-6):
+            raise NoShortcutError(_LOST)
+        return solution
 
     def without(self, row: int, kept: float) -> "_Dual":
         """The problem with a share of the copies of a row."""
