@@ -429,6 +429,13 @@ def test_ensembles_answer_about_rows_out_of_bag(ensemble, form):
     np.testing.assert_allclose(answers.vote_shares(X).sum(axis=1), 1)
 
 
+def test_priors_do_not_change_how_strange_objects_are_within_a_class():
+    X, y = one_left()
+    evaluators = (fitted(GaussianNB(priors=p), "auto", "loo", X, y) for p in (None, [0.4, 0.4, 0.2]))
+    by_share, by_given = (tce.predict_p(X + 0.1) for tce in evaluators)
+    np.testing.assert_array_equal(by_share, by_given)
+
+
 def test_logistic_steps_that_do_not_converge_are_taken_anew(monkeypatch):
     X, y = random()
     model = LogisticRegression().fit(X, y)
@@ -660,7 +667,7 @@ def test_discriminants_of_older_scikit_learn_divide_by_less():
         expected = (lda.decision_function(X[[i]]) - shares) * (1 - 3 / (len(y) - 1)) + shares
         np.testing.assert_allclose(answers[0].decision_function(X)[i], expected[0], rtol=1e-9)
         np.testing.assert_allclose(
-            answers[1].predict_joint_log_proba(X)[i], -Density().scores(qda, X[[i]])[0], rtol=1e-9
+            answers[1].class_log_densities(X)[i], -Density().scores(qda, X[[i]])[0], rtol=1e-9
         )
 
 

@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
-from sklearn.naive_bayes import CategoricalNB, GaussianNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -116,9 +116,28 @@ def test_tree_disagreement_counts_votes(three):
 def test_quadratic_density_orders_as_the_posterior_does(three):
     X, y = three
     qda = QuadraticDiscriminantAnalysis().fit(X, y)
-    joint = -Density().scores(qda, X)
+    joint = np.log(qda.priors_) - Density().scores(qda, X)
     posterior = np.exp(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
     np.testing.assert_allclose(posterior, qda.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bayes", "prior"),
+    [
+        (GaussianNB(), {"priors": [0.1, 0.2, 0.7]}),
+        *((model(), {"class_prior": [0.1, 0.2, 0.7]}) for model in (BernoulliNB, MultinomialNB)),
+        (ComplementNB(), {"class_prior": [0.1, 0.2, 0.7]}),
+        (CategoricalNB(), {"class_prior": [0.1, 0.2, 0.7]}),
+        (QuadraticDiscriminantAnalysis(), {"priors": [0.1, 0.2, 0.7]}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_density_does_not_depend_on_priors(three, bayes, prior):
+    X, y = three
+    X = np.abs(X).round() if isinstance(bayes, CategoricalNB) else np.abs(X)
+    models = (clone(bayes), clone(bayes).set_params(**prior))
+    plain, given = (Density().scores(model.fit(X, y), X) for model in models)
+    np.testing.assert_allclose(given, plain, rtol=1e-12)
 
 
 @pytest.mark.parametrize("activation", ["identity", "logistic", "tanh", "relu"])

@@ -191,17 +191,19 @@ def quadratic_discriminant(qda: Any, X: Any, y: AnyArray) -> LeftOut:
         raise NoShortcutError(f"solver={qda.solver!r} is not supported")
     rows = check_array(X, dtype=np.float64)
     codes = encode_labels(y, qda.classes_, "y")
-    joint = left_out_log_priors(codes, len(qda.classes_), qda.priors)
+    densities = np.empty((len(codes), len(qda.classes_)))
     for c in range(len(qda.classes_)):
         own = codes == c
         gaussian = _Gaussian.of_class(qda, c, rows, np.flatnonzero(own))
         for cut, part in blocks(rows):
-            joint[cut, c] += gaussian.log_densities(part, own[cut])
+            densities[cut, c] = gaussian.log_densities(part, own[cut])
+    joint = left_out_log_priors(codes, len(qda.classes_), qda.priors) + densities
     return LeftOut(
         qda.classes_,
         predict_joint_log_proba=joint,
         predict_proba=softmax(joint, axis=1),
         decision_function=decision_values(joint),
+        class_log_densities=densities,
     )
 
 

@@ -34,7 +34,7 @@ def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     codes = encode_labels(y, bayes.classes_, "y")
     everyone = _Group(rows, np.arange(len(codes)))
     groups = [_Group(rows, np.flatnonzero(codes == c)) for c in range(len(bayes.classes_))]
-    joint = left_out_log_priors(codes, len(groups), bayes.priors)
+    densities = np.empty((len(codes), len(groups)))
     for cut, part in blocks(rows):
         left_out = np.arange(cut.start, cut.stop)
         smoothing = bayes.var_smoothing * everyone.variances_without(left_out).max(axis=1)
@@ -48,8 +48,8 @@ def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
                 raise NoShortcutError(
                     "a feature does not vary within a class, and var_smoothing is too small"
                 )
-            joint[cut, c] += _log_normal(deviations, variances)
-    return _answers(bayes, joint)
+            densities[cut, c] = _log_normal(deviations, variances)
+    return _answers(bayes, densities, left_out_log_priors(codes, len(groups), bayes.priors))
 
 
 class _Group:
@@ -88,7 +88,7 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     if bayes.binarize is None and not all(_is_binary(part) for _, part in blocks(rows)):
         raise NoShortcutError("binarize=None with features other than 0 and 1 is not supported")
     codes = encode_labels(y, bayes.classes_, "y")
-    joint = _log_priors(bayes, codes)
+    densities = np.empty((len(codes), len(bayes.classes_)))
     sizes, counts = bayes.class_count_[:, None], bayes.feature_count_
     full = _bernoulli_weights(counts, counts, sizes, alpha)
     # A feature that no member of the class has is absent from the row; one that all have is present.
@@ -98,8 +98,8 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
         log_chances, members = _linear(present, *full), codes[cut]
         positions = np.arange(len(members))
         log_chances[positions, members] = _linear(present, *own)[positions, members]
-        joint[cut] += log_chances
-    return _answers(bayes, joint)
+        densities[cut] = log_chances
+    return _answers(bayes, densities, _log_priors(bayes, codes))
 
 
 def _bernoulli_weights(
@@ -133,7 +133,7 @@ def multinomial(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     """Take each row away from the counts of its class."""
     alpha, rows = _smoothing(bayes), _canonical(X)
     codes = encode_labels(y, bayes.classes_, "y")
-    joint = _log_priors(bayes, codes)
+    densities = np.empty((len(codes), len(bayes.classes_)))
     counts, alphas = bayes.feature_count_, np.broadcast_to(alpha, rows.shape[1])
     totals = (counts + alphas).sum(axis=1)
     for cut, part in blocks(rows):
@@ -146,8 +146,8 @@ def multinomial(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
         own = np.bincount(positions, present.data * np.log(smoothed), minlength=len(members))
         lost = lengths * np.log(_rest(totals[members], lengths, 0))
         log_chances[np.arange(len(members)), members] = own - lost
-        joint[cut] += log_chances
-    return _answers(bayes, joint)
+        densities[cut] = log_chances
+    return _answers(bayes, densities, _log_priors(bayes, codes))
 
 
 def _rest(counts: FloatArray, taken: FloatArray, alphas: Any) -> FloatArray:
@@ -183,5 +183,11 @@ def _log_priors(bayes: Any, codes: IntArray) -> FloatArray:
     return left_out_log_priors(codes, n_classes, given)
 
 
-def _answers(bayes: Any, joint: FloatArray) -> LeftOut:
-    return LeftOut(bayes.classes_, predict_joint_log_proba=joint, predict_proba=softmax(joint, axis=1))
+def _answers(bayes: Any, densities: FloatArray, log_priors: FloatArray) -> LeftOut:
+    joint = log_priors + densities
+    return LeftOut(
+        bayes.classes_,
+        predict_joint_log_proba=joint,
+        predict_proba=softmax(joint, axis=1),
+        class_log_densities=densities,
+    )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.naive_bayes import ComplementNB
 
 from transcendent.arrays import FloatArray
 from transcendent.errors import MeasureError
@@ -24,14 +25,15 @@ class Density(Measure):
     >>> X, y = [[-1.0], [1.0], [9.0], [11.0]], [0, 0, 1, 1]
     >>> bayes = GaussianNB().fit(X, y)
     >>> Density().scores(bayes, [[0.0], [5.0]]).round(1)
-    array([[ 1.6, 51.6],
-           [14.1, 14.1]])
+    array([[ 0.9, 50.9],
+           [13.4, 13.4]])
     """
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Return negated joint log densities (the class prior shifts a column, which no p-value sees).
+        """Return negated log densities within the classes, without the priors of the classes.
 
-        A density of 0, or too small for a float, is the strangest: 1e300.
+        A prior would shift a column. With few rows of a class it is another one for a row left out. A density
+        of 0, or too small for a float, is the strangest: 1e300.
         """
         with np.errstate(over="ignore"):
             return np.minimum(_negated_log_density(estimator, X), _OF_DENSITY_ZERO)
@@ -44,19 +46,29 @@ class Density(Measure):
 def _negated_log_density(estimator: Any, X: Any) -> FloatArray:
     if isinstance(estimator, QuadraticDiscriminantAnalysis):
         return _quadratic(estimator, X)
+    if hasattr(estimator, "class_log_densities"):
+        return -np.asarray(estimator.class_log_densities(X), dtype=np.float64)
     if hasattr(estimator, "predict_joint_log_proba"):
-        return -np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
+        joint: FloatArray = np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
+        return _log_priors(estimator) - joint
     raise MeasureError(
         f"{type(estimator).__name__} has no class densities; Density knows naive Bayes and QDA."
     )
 
 
+def _log_priors(bayes: Any) -> FloatArray:
+    """What the joint log densities of naive Bayes contain beside those within the classes."""
+    if isinstance(bayes, ComplementNB):
+        return np.zeros(1)
+    if hasattr(bayes, "class_prior_"):
+        return np.log(np.asarray(bayes.class_prior_, dtype=np.float64))
+    return np.asarray(getattr(bayes, "class_log_prior_", 0.0), dtype=np.float64)
+
+
 def _quadratic(qda: Any, X: Any) -> FloatArray:
     rows = np.asarray(X, dtype=np.float64)
     columns = []
-    for mean, rotation, scaling, prior in zip(
-        qda.means_, qda.rotations_, qda.scalings_, qda.priors_, strict=True
-    ):
+    for mean, rotation, scaling in zip(qda.means_, qda.rotations_, qda.scalings_, strict=True):
         whitened = (rows - mean) @ (rotation / np.sqrt(scaling))
-        columns.append(0.5 * (np.sum(whitened**2, axis=1) + np.sum(np.log(scaling))) - np.log(prior))
+        columns.append(0.5 * (np.sum(whitened**2, axis=1) + np.sum(np.log(scaling))))
     return np.column_stack(columns)
