@@ -27,7 +27,7 @@ from sklearn.utils.fixes import parse_version
 from transcendent import TransductiveEvaluator
 from transcendent.errors import CalibrationWarning, NoShortcutError
 from transcendent.estimators import see_through
-from transcendent.leave_one_out import least_squares, logistic, support_vectors
+from transcendent.leave_one_out import least_squares, logistic, support_path, support_vectors
 from transcendent.leave_one_out.registry import SHORTCUTS
 from transcendent.measures import (
     CentroidDistance,
@@ -594,7 +594,7 @@ def test_ridge_factors_no_matrix_beyond_its_limit(monkeypatch):
 
 
 def test_support_vectors_hold_no_kernel_beyond_their_limit(monkeypatch):
-    monkeypatch.setattr(support_vectors, "MAX_BYTES", 1000)
+    monkeypatch.setattr(support_path, "MAX_BYTES", 1000)
     X, y = few()
     with pytest.raises(NoShortcutError, match="over 1000 bytes"):
         support_vectors.support_vectors(SVC(gamma=0.1).fit(X, y), X, y)
@@ -609,16 +609,16 @@ def test_support_vectors_check_their_own_refits(monkeypatch):
 
 
 def lose_the_path(path, row, change):
-    raise support_vectors._LostError
+    raise support_path.LostError
 
 
 @pytest.mark.parametrize(
     ("owner", "attribute", "value"),
     [
-        (support_vectors._Path, "leave", lose_the_path),
-        (support_vectors, "_MAX_SWAPPED", 2),
-        (support_vectors, "_BLOCK_BYTES", 10_000),
-        (support_vectors, "MAX_BYTES", 150_000),
+        (support_path.Path, "leave", lose_the_path),
+        (support_path, "_MAX_SWAPPED", 2),
+        (support_path, "_BLOCK_BYTES", 10_000),
+        (support_path, "MAX_BYTES", 150_000),
     ],
     ids=["paths lost", "tableau rebuilt", "few rows at once", "few columns kept"],
 )
@@ -637,7 +637,7 @@ def test_support_vectors_refit_a_few_rows_if_their_paths_are_lost(monkeypatch):
     svm = SVC(C=3.0, gamma=0.1, class_weight={1: 2.0}).fit(X, y)
     expected = support_vectors.support_vectors(svm, X, y).decision_function(X)
     solve = support_vectors._solve
-    monkeypatch.setattr(support_vectors._Path, "leave", lose_the_path)
+    monkeypatch.setattr(support_path.Path, "leave", lose_the_path)
     monkeypatch.setattr(
         support_vectors, "_solve", lambda *given, independent=True: solve(*given) if independent else None
     )

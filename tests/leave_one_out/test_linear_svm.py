@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from transcendent.arrays import group_equal_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out import linear_svm
+from transcendent.leave_one_out import linear_svm, squared_hinge
 
 X, y = make_classification(300, 30, n_informative=10, flip_y=0.1, random_state=0)
 WIDE = sp.random(150, 400, density=0.05, random_state=0, format="csr")
@@ -24,10 +24,13 @@ def decisions(X, y, C=1.0):
 
 
 @pytest.mark.parametrize("rows", [(X, y), (WIDE, WIDE_Y)], ids=["primal", "dual"])
-@pytest.mark.parametrize(("name", "value"), [("_PATIENCE", 0), ("_BLOCK", 40)])
-def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows, name, value):
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(linear_svm, "_PATIENCE", 0), (linear_svm, "_BLOCK", 40), (squared_hinge, "_BLOCK", 40)],
+)
+def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows, owner, name, value):
     expected = decisions(*rows)
-    monkeypatch.setattr(linear_svm, name, value)
+    monkeypatch.setattr(owner, name, value)
     np.testing.assert_allclose(decisions(*rows), expected, atol=1e-9)
 
 
@@ -40,13 +43,13 @@ def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows
     ],
 )
 def test_limits_are_refused_with_their_reason(monkeypatch, name, rows, reason):
-    monkeypatch.setattr(linear_svm, name, 3)
+    monkeypatch.setattr(squared_hinge, name, 3)
     with pytest.raises(NoShortcutError, match=reason):
         decisions(*rows, C=100.0)
 
 
 def test_an_unsolvable_problem_is_refused(monkeypatch):
-    monkeypatch.setattr(linear_svm, "MAX_CURVATURE", np.inf)
+    monkeypatch.setattr(squared_hinge, "MAX_CURVATURE", np.inf)
     rows, labels = make_classification(120, 200, n_informative=50, random_state=0)
     with pytest.raises(NoShortcutError, match="cannot be computed accurately at this C"):
         decisions(rows, labels, C=1e8)

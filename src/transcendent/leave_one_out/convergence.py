@@ -13,6 +13,8 @@ _EQUAL = 1e-3
 """Values within this share of their size are those of a class against a rest that is all alike: its few rows
 are what spreads."""
 
+_ROUNDING = 1e-12
+
 
 def check_converged(fitted: FloatArray, optimum: FloatArray) -> None:
     """Raise `NoShortcutError` if a detector's decision values on its training rows are not the optimum's.
@@ -33,8 +35,7 @@ def _distance(fitted: FloatArray, optimum: FloatArray) -> float:
     """Root mean square of the differences, in deviations; the outer twentieths count as no further out."""
     low, high = np.quantile(optimum, (0.05, 0.95))
     if high - low <= _EQUAL * np.median(np.abs(optimum)):
-        low, high = optimum.min(), optimum.max()
+        low, high = -np.inf, np.inf
     fitted, optimum = np.clip(fitted, low, high), np.clip(optimum, low, high)
     difference = np.sqrt(np.mean((fitted - optimum) ** 2))
-    rounding = 1e-12 * np.abs(optimum).max()
-    return float(difference / max(optimum.std(), rounding, np.finfo(float).tiny))
+    return float(difference / max(optimum.std(), _ROUNDING * max(1.0, np.abs(optimum).max())))

@@ -1,0 +1,296 @@
+"""Squared hinge loss: the solution of a linear SVM, and how decision values respond to weights of rows."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy import linalg
+from sklearn.utils.extmath import row_norms
+
+from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks
+from transcendent.errors import NoShortcutError
+
+MAX_ORDER = 12_000
+"""Columns or rows inside the margin, whichever are fewer: a matrix of that order is inverted (1.2 GB)."""
+
+MAX_CROSSED = 1 << 28
+"""Rows inside the margin times rows outside, where columns are more than the former (2 GB)."""
+
+MAX_CURVATURE = 1e11
+"""Of the loss, summed over directions: beyond it, double precision does not give 1e-6 of a score."""
+
+_BLOCK = 1 << 23
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimise ½|w|² + ½ Σ cost·copies·max(0, 1 − target·(X w))²; all rows differ."""
+
+    X: Any
+    target: FloatArray
+    cost: FloatArray
+    copies: FloatArray
+
+    def value(self, w: FloatArray, f: FloatArray) -> float:
+        """What is minimised, given the decision values f of w."""
+        slack = np.maximum(0.0, 1 - self.target * f)
+        return float(w @ w + np.sum(self.cost * self.copies * slack**2)) / 2
+
+    def gradient(self, w: FloatArray, f: FloatArray) -> FloatArray:
+        """Its slope."""
+        slack = np.maximum(0.0, 1 - self.target * f)
+        return np.asarray(w - self.X.T @ (self.cost * self.copies * slack * self.target))
+
+    def take(self, rows: Any) -> "Problem":
+        """The problem with some of the rows."""
+        return Problem(self.X[rows], self.target[rows], self.cost[rows], self.copies[rows])
+
+
+def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray, "Curvature"]:
+    """The solution, its decision values, which rows are inside the margin, and H: Newton's method, finite."""
+    f = problem.X @ w
+    value = problem.value(w, f)
+    while True:
+        inside = problem.target * f < 1
+        curvature = _curvature(problem.take(inside))
+        best = curvature.minimiser(w)
+        f_best = problem.X @ best
+        if np.array_equal(problem.target * f_best < 1, inside):
+            return best, f_best, inside, curvature
+        length, before = 1.0, value
+        while True:
+            trial, f_trial = w + length * (best - w), f + length * (f_best - f)
+            value = problem.value(trial, f_trial)
+            if value < before or length < 1e-6:
+                break
+            length /= 2
+        if value >= before * (1 - 1e-14):  # the rows in doubt are on the margin, to the last bits
+            if np.linalg.norm(problem.gradient(best, f_best)) > 1e-8 * np.linalg.norm(best):
+                raise NoShortcutError("its solution cannot be computed accurately at this C")
+            return best, f_best, inside, curvature
+        w, f = trial, f_trial
+
+
+class Curvature(ABC):
+    """H = I + Xᵀ diag(weight) X over the rows inside the margin, and K = X H⁻¹ Xᵀ over all."""
+
+    def __init__(self, rows: Problem) -> None:
+        self.X, self.target, self.weight = rows.X, rows.target, rows.cost * rows.copies
+        matrix = self._matrix()
+        self.factor = linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
+
+    @cached_property
+    def inverse(self) -> FloatArray:
+        """Of the matrix that was factored."""
+        lower, _ = linalg.lapack.dpotri(self.factor, lower=1)
+        return np.ascontiguousarray(lower + np.tril(lower, -1).T)
+
+    def minimiser(self, w: FloatArray) -> FloatArray:
+        """The solution if the rows inside the margin stay the same, from any ``w``.
+
+        One step is enough in exact arithmetic; the others repair rounding, which a large cost magnifies.
+        """
+        for _ in range(3):
+            w = w - self.solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
+        return w
+
+    @abstractmethod
+    def _matrix(self) -> FloatArray:
+        """What is factored."""
+
+    @abstractmethod
+    def solve(self, vector: FloatArray) -> FloatArray:
+        """H⁻¹ times a vector."""
+
+    @abstractmethod
+    def kernel(self, X: Any) -> "Kernel":
+        """K of all rows, those inside the margin first."""
+
+
+class Kernel(ABC):
+    """K = X H⁻¹ Xᵀ, in parts."""
+
+    squares: FloatArray
+    """Its diagonal."""
+
+    @abstractmethod
+    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """K between rows and columns, each with the rows inside the margin first."""
+
+
+class _Primal(Curvature):
+    """For few columns: H itself is factored."""
+
+    def _matrix(self) -> FloatArray:
+        scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X
+        matrix = _dense(scaled.T @ scaled)
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        return matrix
+
+    def solve(self, vector: FloatArray) -> FloatArray:
+        return np.asarray(linalg.cho_solve((self.factor, True), vector, check_finite=False))
+
+    def kernel(self, X: Any) -> "Kernel":
+        return _PrimalKernel(self, X)
+
+
+class _PrimalKernel(Kernel):
+    def __init__(self, curvature: _Primal, X: Any) -> None:
+        self.X, self.inverse = X, curvature.inverse
+        self.squares = _quadratic_forms(X, self.inverse)
+
+    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        solved = np.ascontiguousarray((self.X[rows] @ self.inverse).T)
+        return _transposed_product(self.X[columns], solved)
+
+
+class _Dual(Curvature):
+    """For few rows inside the margin: A⁻¹ = X Xᵀ + diag(1 / weight) is factored; H⁻¹ = I - Xᵀ A X."""
+
+    def _matrix(self) -> FloatArray:
+        matrix = _dense(self.X @ self.X.T)
+        matrix[np.diag_indices_from(matrix)] += 1.0 / self.weight
+        return matrix
+
+    def solve(self, vector: FloatArray) -> FloatArray:
+        inner = linalg.cho_solve((self.factor, True), self.X @ vector, check_finite=False)
+        return np.asarray(vector - self.X.T @ inner)
+
+    def kernel(self, X: Any) -> "Kernel":
+        return _DualKernel(self, X)
+
+
+class _DualKernel(Kernel):
+    """From A: within the margin K is known, across it is computed at once, beyond it row by row."""
+
+    def __init__(self, curvature: _Dual, X: Any) -> None:
+        self.inverse, self.weight, self.inside = curvature.inverse, curvature.weight, curvature.X
+        self.outside = X[len(self.weight) :]
+        self.inside_t, self.outside_t = (_transposed(rows) for rows in (self.inside, self.outside))
+        size = self.inside.shape[0], self.outside.shape[0]
+        if size[0] * size[1] > MAX_CROSSED:
+            raise NoShortcutError(
+                f"{size[0]} rows inside the margin times {size[1]} outside is above {MAX_CROSSED:,}"
+            )
+        self.across = np.empty(size)
+        for cut in self._cuts(size[0]):
+            self.across[cut] = self._outwards(self.inverse[cut] / self.weight[cut, None])
+        self.beyond = RowCache((size[1], size[1]), self._beyond)
+        own = (1.0 - np.diag(self.inverse) / self.weight) / self.weight
+        self.squares = np.concatenate([own, self._outer_squares()])
+
+    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        n, kernel = len(self.weight), np.empty((len(rows), len(columns)))
+        r, c = np.count_nonzero(rows < n), np.count_nonzero(columns < n)
+        kernel[:r, :c] = self._within(rows[:r], columns[:c])
+        kernel[:r, c:] = self.across[np.ix_(rows[:r], columns[c:] - n)]
+        kernel[r:, :c] = self.across[np.ix_(columns[:c], rows[r:] - n)].T
+        kernel[r:, c:] = self.beyond.part(rows[r:] - n, columns[c:] - n)
+        return kernel
+
+    def _within(self, a: IntArray, b: IntArray) -> FloatArray:
+        """diag(1 / weight) - A / (weight weightᵀ); the difference H⁻¹ stands for would lose digits."""
+        kernel = -self.inverse[np.ix_(a, b)] / (self.weight[a, None] * self.weight[b])
+        same = a[:, None] == b
+        kernel[same] += np.broadcast_to(1.0 / self.weight[b], kernel.shape)[same]
+        return kernel
+
+    def _outer_squares(self) -> FloatArray:
+        squares = np.asarray(row_norms(self.outside, squared=True))
+        for cut in chunks(len(squares), max(1, _BLOCK // len(self.weight))):
+            products = _dense(self.outside[cut] @ self.inside_t)
+            squares[cut] -= np.einsum("oi,io->o", products * self.weight, self.across[:, cut])
+        return squares
+
+    def _outwards(self, combinations: FloatArray) -> FloatArray:
+        """Products of combinations of the rows inside with the rows outside."""
+        return _transposed_product(self.outside, self.inside.T @ np.ascontiguousarray(combinations.T))
+
+    def _beyond(self, o: IntArray) -> FloatArray:
+        kernel = np.empty((len(o), self.outside.shape[0]))
+        for cut in self._cuts(len(o)):
+            direct = _dense(self.outside[o[cut]] @ self.outside_t)
+            kernel[cut] = direct - self._outwards((self.weight[:, None] * self.across[:, o[cut]]).T)
+        return kernel
+
+    def _cuts(self, n: int) -> Iterator[slice]:
+        return chunks(n, max(1, _BLOCK // self.inside.shape[1]))
+
+
+def _curvature(rows: Problem) -> Curvature:
+    n, width = rows.X.shape
+    if min(n, width) > MAX_ORDER:
+        raise NoShortcutError(f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}")
+    if np.sum(rows.cost * rows.copies * row_norms(rows.X, squared=True)) > MAX_CURVATURE:
+        raise NoShortcutError("C times the squared rows is so large that rounding errors would show")
+    return _Primal(rows) if width <= n else _Dual(rows)
+
+
+class RowCache:
+    """Rows of a matrix, computed when first asked for."""
+
+    def __init__(self, shape: tuple[int, int], compute: Callable[[IntArray], FloatArray]) -> None:
+        self.compute, self.place = compute, np.full(shape[0], -1)
+        self.filled, self.room = 0, np.empty((0, shape[1]))
+
+    @property
+    def rows(self) -> FloatArray:
+        """Those computed so far."""
+        return self.room[: self.filled]
+
+    def places(self, wanted: IntArray) -> IntArray:
+        """Where in ``rows`` the wanted ones are."""
+        new = wanted[self.place[wanted] < 0]
+        if len(new):
+            computed = self.compute(new)
+            end = self.filled + len(new)
+            if end > len(self.room):
+                grown = np.empty((2 * end, self.room.shape[1]))
+                grown[: self.filled] = self.rows
+                self.room = grown
+            self.room[self.filled : end] = computed
+            self.place[new] = np.arange(self.filled, end)
+            self.filled = end
+        return self.place[wanted]
+
+    def part(self, wanted: IntArray, columns: IntArray) -> FloatArray:
+        """Some columns of the wanted rows."""
+        places = self.places(wanted)
+        return self.rows[np.ix_(places, columns)]
+
+
+def _quadratic_forms(X: Any, matrix: FloatArray) -> FloatArray:
+    """xᵀ M x of each row."""
+    if not sp.issparse(X):
+        cuts = chunks(X.shape[0], max(1, _BLOCK // X.shape[1]))
+        return np.concatenate([np.einsum("ij,ij->i", X[cut] @ matrix, X[cut]) for cut in cuts])
+    # Rows with as many non-zeros together: their part of M is gathered, never M times a row.
+    forms, lengths, flat = np.zeros(X.shape[0]), np.diff(X.indptr), np.ravel(matrix)
+    for length in np.unique(lengths[lengths > 0]):
+        alike = np.flatnonzero(lengths == length)
+        for cut in chunks(len(alike), max(1, _BLOCK // int(length) ** 2)):
+            at = X.indptr[alike[cut], None] + np.arange(length)
+            index, data = X.indices[at].astype(np.intp), X.data[at]
+            part = flat.take(index[:, :, None] * len(matrix) + index[:, None, :])
+            forms[alike[cut]] = (data[:, None, :] @ part @ data[:, :, None])[:, 0, 0]
+    return forms
+
+
+def _transposed_product(X: Any, Y: FloatArray) -> FloatArray:
+    """(X Y)ᵀ, in parts that are transposed in the processor's cache."""
+    product = np.empty((Y.shape[1], X.shape[0]))
+    for cut in chunks(X.shape[0], max(1, (1 << 17) // max(1, Y.shape[1]))):
+        product[:, cut] = (X[cut] @ Y).T
+    return product
+
+
+def _transposed(matrix: Any) -> Any:
+    return sp.csr_array(matrix.T) if sp.issparse(matrix) else matrix.T
+
+
+def _dense(matrix: Any) -> FloatArray:
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)

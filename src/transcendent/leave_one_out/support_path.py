@@ -1,0 +1,355 @@
+"""The dual problem of a support vector machine with hinge loss, and its optimum on the move.
+
+With signed coefficients β it is to minimise ½βᵀKβ − yᵀβ for low ≤ β ≤ high, and Σβ = 0 if there is an
+intercept b that is not penalised. At the optimum the residuals e = Kβ + b − y are zero on the margin, where β
+is free, ≥ 0 where β is low and ≤ 0 where it is high. While the coefficient of a row is driven to zero, the
+optimum moves along straight lines, with a turn whenever a row enters or leaves the margin (Cauwenberghs and
+Poggio, 2000).
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks
+from transcendent.errors import NoShortcutError
+
+MAX_BYTES = 1 << 30
+"""Of the kernel between the rows on the margin and all rows; a few times as much is used altogether."""
+
+SINGULAR = 1e-10
+"""A row adds nothing to others on the margin if it leaves this share of the kernel of a row with itself."""
+
+LOST = "the rows on the margin determine the solution too badly at this C"
+
+_BLOCK_BYTES = 1 << 26
+_MAX_SWAPPED = 100
+
+Kernel = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Dual:
+    """A problem with distinct rows; that of ``svm`` by libsvm, or else one without a free intercept."""
+
+    X: Any
+    kernel: Kernel
+    y: FloatArray
+    low: FloatArray
+    high: FloatArray
+    scale: float
+    svm: Any
+
+    @property
+    def biased(self) -> bool:
+        """Whether there is an intercept that is not penalised."""
+        return self.svm is not None
+
+    def rows(self, rows: IntArray) -> FloatArray:
+        """Rows of the kernel matrix as the problem has them: libsvm's is in single precision."""
+        return self.rounded(self.exact_rows(rows))
+
+    def exact_rows(self, rows: IntArray) -> FloatArray:
+        """Rows of the kernel matrix as decision values have them."""
+        return np.asarray(self.kernel(self.X[rows], self.X)) if len(rows) else np.empty((0, len(self.y)))
+
+    def rounded(self, values: FloatArray) -> FloatArray:
+        """Values of the kernel in the precision of the problem."""
+        return values.astype(np.float32).astype(np.float64) if self.biased else values
+
+    def free(self, beta: FloatArray) -> BoolArray:
+        """Which coefficients are at no bound."""
+        return (self.low < beta) & (beta < self.high)
+
+    def snapped(self, beta: FloatArray) -> FloatArray:
+        """Coefficients with those at a bound, to rounding, exactly there."""
+        tiny = 1e-12 * (self.high - self.low)
+        beta = np.where(beta - self.low <= tiny, self.low, beta)
+        return np.where(self.high - beta <= tiny, self.high, beta)
+
+    def shift(self, beta: FloatArray, e: FloatArray, edge: int = 0) -> float:
+        """What to add to the intercept: by the free rows, else the middle (edge: -1, 1) of its range."""
+        if not self.biased:
+            return 0.0
+        free = self.free(beta)
+        if free.any():
+            return float(-e[free].mean())
+        able = beta < self.high, beta > self.low
+        if not (able[0].any() and able[1].any()):
+            raise NoShortcutError(LOST)
+        least, most = -e[able[0]].min(), -e[able[1]].max()
+        return float((least, (least + most) / 2, most)[edge + 1])
+
+    def is_solved(self, beta: FloatArray, e: FloatArray, close: float = 1e-9) -> bool:
+        """Whether it is optimal, to a share of the spread of decision values and to rounding."""
+        wrong = np.maximum(np.where(beta < self.high, -e, 0.0), np.where(beta > self.low, e, 0.0)).max()
+        unbalanced = self.scale * abs(beta.sum()) if self.biased else 0.0
+        tolerance = close * (e + self.y).std() + 1e-12 + 1e-14 * self.scale * np.abs(beta).sum()
+        return bool(max(wrong, unbalanced) <= tolerance)
+
+    def solution(self, beta: FloatArray) -> "Solution":
+        """Coefficients that should solve it, with the intercept and the residuals."""
+        beta = self.snapped(beta)
+        e = combine(beta, self.rows) - self.y
+        intercept = self.shift(beta, e)
+        return Solution(beta, intercept, e + intercept)
+
+    def refitted(self) -> "Solution":
+        """What libsvm makes of it."""
+        if self.svm is None:
+            raise NoShortcutError(LOST)
+        beta, rows = np.zeros(len(self.y)), np.flatnonzero(self.low < self.high)
+        max_iter = 100_000 + 100 * len(rows)
+        svm = clone(self.svm).set_params(C=1.0, class_weight=None, tol=1e-10, max_iter=max_iter)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            svm.fit(self.X[rows], self.y[rows], sample_weight=(self.high - self.low)[rows])
+        if svm.fit_status_:
+            raise NoShortcutError(LOST)
+        beta[rows] = -coefficients(svm, (self.y[rows] > 0).astype(np.intp), 0, 1)
+        solution = self.solution(beta)
+        if not self.is_solved(solution.beta, solution.e, close=1e-6):
+            raise NoShortcutError(LOST)
+        return solution
+
+    def without(self, row: int, kept: float) -> "Dual":
+        """The problem with a share of the copies of a row."""
+        low, high = self.low.copy(), self.high.copy()
+        low[row], high[row] = kept * low[row], kept * high[row]
+        return replace(self, low=low, high=high)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Coefficients, the intercept and the residuals."""
+
+    beta: FloatArray
+    intercept: float
+    e: FloatArray
+
+
+class LostError(Exception):
+    """The optimum cannot be followed."""
+
+
+def coefficients(svm: Any, codes: IntArray, first: int, second: int) -> FloatArray:
+    """Signed coefficients of all rows in libsvm's solution for two classes, positive for the first."""
+    table = svm.dual_coef_.toarray() if sp.issparse(svm.dual_coef_) else svm.dual_coef_
+    table = -table if len(svm.classes_) == 2 else table
+    of_class, beta = codes[svm.support_], np.zeros(len(codes))
+    for own, other in ((first, second - 1), (second, first)):
+        beta[svm.support_[of_class == own]] = table[other, of_class == own]
+    return beta
+
+
+def combine(beta: FloatArray, rows: Callable[[IntArray], FloatArray]) -> FloatArray:
+    """βK, for one or several β."""
+    support, total = np.flatnonzero(np.any(np.atleast_2d(beta) != 0, axis=0)), np.zeros(beta.shape)
+    for part in chunks(len(support), rows_at_once(beta.shape[-1])):
+        total += beta[..., support[part]] @ rows(support[part])
+    return total
+
+
+def rows_at_once(n: int) -> int:
+    """Return how many rows of n numbers a block holds."""
+    return max(1, _BLOCK_BYTES // (8 * max(1, n)))
+
+
+def check_memory(margin: IntArray, rows: FloatArray) -> None:
+    """Raise `NoShortcutError` if the kernel between the margin and all rows would be too large."""
+    if 8 * len(margin) * len(rows) > MAX_BYTES:
+        raise NoShortcutError(
+            f"the kernel of {len(margin)} rows on the margin would take over {MAX_BYTES} bytes"
+        )
+
+
+class Tableau:
+    """How the optimum responds to changes of single rows, as long as the margin stays the same.
+
+    What moves is β of the rows on the margin and e of the others. A column tells by how much, if the quantity
+    of its row that rests (e on the margin, β of the others) is changed by one.
+    """
+
+    def __init__(self, dual: Dual, margin: IntArray) -> None:
+        check_memory(margin, dual.y)
+        n, m = len(dual.y), len(margin)
+        self.dual, self.margin = dual, margin
+        self.kernel = np.ones((m + dual.biased, n))
+        self.kernel[:m] = dual.rows(margin)
+        matrix = np.zeros((m + dual.biased, m + dual.biased))
+        matrix[:, :m], matrix[:m, m:] = self.kernel[:, margin], 1.0
+        self.inverse = np.linalg.inv(matrix)
+        self.place = np.full(n, -1)
+        self.place[margin] = np.arange(m)
+        self.kept: dict[int, FloatArray] = {}
+        self.noise = np.random.default_rng(0).random(n)
+
+    def responses(self, changes: FloatArray, direct: FloatArray) -> FloatArray:
+        """What moves if the coefficients on the margin (and the intercept) change, and e directly."""
+        moving = changes @ self.kernel + direct
+        moving[:, self.margin] = changes[:, : len(self.margin)]
+        return moving
+
+    def keep(self, rows: IntArray) -> None:
+        """Compute columns, all at once."""
+        if 8 * len(self.place) * (len(self.kept) + len(rows)) > MAX_BYTES:
+            self.kept.clear()
+        place = self.place[rows]
+        on = place >= 0
+        changes, direct = -self.kernel[:, rows].T @ self.inverse, self.dual.rows(rows)
+        changes[on], direct[on] = self.inverse[place[on]], 0.0
+        self.kept.update(zip(rows.tolist(), self.responses(changes, direct), strict=True))
+
+    def column(self, row: int) -> FloatArray:
+        """What moves if what rests of a row is changed by one."""
+        if row not in self.kept:
+            self.keep(np.array([row]))
+        return self.kept[row]
+
+
+class Path:
+    """An optimum on the move: what moves of each row (see `Tableau`), within limits, and what rests."""
+
+    def __init__(
+        self, tableau: Tableau, beta: FloatArray, e: FloatArray, guess: FloatArray | None = None
+    ) -> None:
+        self.tableau, self.low, self.high = tableau, tableau.dual.low.copy(), tableau.dual.high.copy()
+        self.margin = tableau.place >= 0
+        self.resting = np.where(self.margin, 0.0, beta)
+        self.lower, self.upper, self.size = np.empty((3, len(beta)))
+        self._limit(slice(None))
+        # Residuals start on the right side and without ties; ``shift`` is what takes them where they belong.
+        start = e if guess is None else guess
+        right = (self.lower <= start) & (start <= self.upper)
+        apart = 1e-4 * tableau.noise * np.where(self.upper > 0, 1.0, -1.0)
+        start = np.clip(np.where(right, start, -start * tableau.noise) + apart, self.lower, self.upper)
+        self.moving = np.where(self.margin, beta, start)
+        self.shift = np.where(self.margin, 0.0, e - start)
+        self.swapped: list[int] = []
+        self.columns = np.empty((_MAX_SWAPPED + 4, len(beta)))
+        self.drives: list[tuple[FloatArray, float]] = []
+        self.steps = 100 + len(beta)
+
+    def beta(self) -> FloatArray:
+        """Coefficients of all rows."""
+        return np.where(self.margin, self.moving, self.resting)
+
+    def leave(self, row: int, change: float) -> None:
+        """Change the coefficient of a row, whatever its residual."""
+        self.low[row], self.high[row] = -np.inf, np.inf
+        if self.margin[row]:
+            self.turn(row, float(np.sign(change)))
+        self._limit(row)
+        self.drive(change * self._response(row) + self.shift)
+        self.follow()
+
+    def drive(self, change: FloatArray) -> None:
+        """Have what moves change so, by the tableau."""
+        self.drives.append((change, 1.0))
+
+    def follow(self) -> None:
+        """Follow the optimum as it is driven, the last drive first."""
+        while self.drives:
+            drive, left = self.drives.pop()
+            rate = self._rate(drive, self._weights(drive))
+            step, row = self._first_to_stop(rate)
+            if step >= left or left < 1e-10:
+                self.moving += left * rate
+                continue
+            self._move(step, rate, row)
+            self.drives.append((drive, left - step))
+            self.turn(row)
+
+    def turn(self, row: int, toward: float = 0.0) -> None:
+        """Let a row enter or leave the margin."""
+        if len(self.swapped) > _MAX_SWAPPED:
+            self._rebuild()
+        response = self._response(row)
+        weights = self._weights(response)
+        if row in self.swapped:
+            pivot = weights[self.swapped.index(row)]
+        else:
+            pivot = response[row] + weights @ self.columns[: len(weights), row]
+        scale = self.tableau.dual.scale
+        if (pivot * scale if self.margin[row] else pivot / scale) > SINGULAR:
+            self._swap(row)
+            return
+        rate = self._rate(response, weights)
+        rate[row] = 1.0
+        self._swap(row)
+        # The margin does not determine the optimum: it may move on at once, until another row is in the way.
+        rate *= toward or (-1.0 if self.moving[row] == self.upper[row] else 1.0)
+        step, other = self._first_to_stop(rate)
+        if not np.isfinite(step):
+            raise LostError
+        self._move(step, rate, other)
+        self._swap(other)
+        if self.margin[row] and pivot < -SINGULAR * scale:
+            # Rounding has made libsvm's matrix indefinite: the row's residual has moved too.
+            self.drive(-step * rate[row] * pivot * self._response(row))
+
+    def _response(self, row: int) -> FloatArray:
+        """What moves, by the tableau, if what rests of a row is changed by one."""
+        if row not in self.swapped:
+            return self.tableau.column(row)
+        response = np.zeros(len(self.moving))
+        response[row] = -1.0
+        return response
+
+    def _weights(self, drive: FloatArray) -> FloatArray:
+        """How what rests of the rows that have entered or left the margin responds."""
+        columns = self.columns[: len(self.swapped)]
+        return np.asarray(np.linalg.solve(columns[:, self.swapped].T, -drive[self.swapped]), dtype=np.float64)
+
+    def _rate(self, drive: FloatArray, weights: FloatArray) -> FloatArray:
+        """What moves, given these weights."""
+        rate: FloatArray = drive + weights @ self.columns[: len(weights)]
+        rate[self.swapped] = weights
+        return rate
+
+    def _first_to_stop(self, rate: FloatArray) -> tuple[float, int]:
+        """How far until a row is at its limit, and which."""
+        self.steps -= 1
+        if self.steps < 0:
+            raise LostError
+        room = np.where(rate > 0, self.upper, self.lower) - self.moving
+        speed = np.abs(rate) / self.size
+        moves = speed > 1e-13 * speed.max()  # the others do by rounding only
+        steps = np.divide(room, rate, out=np.full(len(rate), np.inf), where=moves)
+        row = int(np.argmin(steps))
+        return max(float(steps[row]), 0.0), row
+
+    def _move(self, step: float, rate: FloatArray, stopped: int) -> None:
+        self.moving += step * rate
+        self.moving[stopped] = (self.upper if rate[stopped] > 0 else self.lower)[stopped]
+
+    def _swap(self, row: int) -> None:
+        """Let what rests of a row move, and what moves rest."""
+        self.moving[row], self.resting[row] = self.resting[row], self.moving[row]
+        self.margin[row] = not self.margin[row]
+        self._limit(row)
+        if row not in self.swapped:
+            self.columns[len(self.swapped)] = self.tableau.column(row)
+            self.swapped.append(row)
+            return
+        k = self.swapped.index(row)
+        self.columns[k] = self.columns[len(self.swapped) - 1]
+        self.swapped[k] = self.swapped[-1]
+        self.swapped.pop()
+
+    def _limit(self, rows: int | slice) -> None:
+        margin, beta, low, high = (a[rows] for a in (self.margin, self.resting, self.low, self.high))
+        gone = high <= low
+        self.size[rows] = np.where(margin, 1.0, self.tableau.dual.scale)
+        self.lower[rows] = np.where(margin, low, np.where((beta > low) | gone, -np.inf, 0.0))
+        self.upper[rows] = np.where(margin, high, np.where((beta < high) | gone, np.inf, 0.0))
+
+    def _rebuild(self) -> None:
+        self.drives = [(self._rate(drive, self._weights(drive)), left) for drive, left in self.drives]
+        self.tableau, self.swapped = Tableau(self.tableau.dual, np.flatnonzero(self.margin)), []
