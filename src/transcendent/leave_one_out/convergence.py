@@ -7,7 +7,7 @@ from transcendent.errors import NoShortcutError
 
 TOLERANCE = 0.05
 """Of the spread of decision values. Promised rejection rates then hold to about a hundredth; solvers that
-converge at scikit-learn's default tolerances come within 0.02 on scaled features."""
+converge at scikit-learn's default tolerances come within 0.02 on scaled features at C = 1."""
 
 _EQUAL = 1e-3
 """Values within this share of their size are those of a class against a rest that is all alike: its few rows
