@@ -28,7 +28,15 @@ from transcendent.arrays import take_rows
 from transcendent.artifacts import open_artifact, save
 from transcendent.measures import CallableMeasure, NeighbourRatio
 
-JUDGE_BATCHES = ("CP-Reject", "CP-Reject, k errors", "budget", "budget, CP-Reject", "DroidEvolver")
+JUDGE_BATCHES = (
+    "CP-Reject",
+    "CP-Reject, k errors",
+    "budget",
+    "budget, CP-Reject",
+    "stream",
+    "stream, CP-Reject",
+    "DroidEvolver",
+)
 """What these decide about an object depends on the objects beside it or before it, by definition."""
 
 N_TRAIN = 600

@@ -41,6 +41,7 @@ def _acquire(path: str) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(handle, path):
+                os.ftruncate(handle, 0)  # a run that was killed left its own
                 os.write(handle, _holder())
                 return handle
         except BlockingIOError:
