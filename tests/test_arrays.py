@@ -44,6 +44,8 @@ FORMS = {
     "object NA": with_gaps(CODES, pd.NA),
     "object NaT": with_gaps(TEXT, pd.NaT),
     "list of text": with_gaps(TEXT, np.nan).tolist(),
+    "object empty": with_gaps(TEXT, ""),
+    "text empty": with_gaps(TEXT, "").astype(str),
     "float": with_gaps(CODES, np.nan).astype(float),
     "column": with_gaps(CODES, np.nan).astype(float)[:, None],
     "masked": np.ma.masked_array(CODES, np.isin(np.arange(400), MISSING)),
@@ -95,13 +97,15 @@ def test_missing_labels_are_refused_with_their_number_and_the_remedy(taker, form
 def test_the_remedy_works(form):
     y = FORMS[form]
     known = ~np.ravel(y.mask if form == "masked" else pd.isna(np.asarray(y, dtype=object)))
+    if "empty" in form:
+        known = y != ""
     assert np.flatnonzero(~known).tolist() == unlabelled_rows(y).tolist() == MISSING
     as_labels(np.asarray(y, dtype=object).ravel()[known])
 
 
 def test_text_that_only_reads_as_missing_is_a_label():
     assert as_labels(np.array(["nan", "None", "NA"])).tolist() == ["nan", "None", "NA"]
-    assert as_labels(["nan", ""]).tolist() == ["nan", ""]
+    assert as_labels(["nan", " "]).tolist() == ["nan", " "]
 
 
 def test_the_encoding_of_answers_refuses_them_too():
@@ -132,3 +136,13 @@ def test_a_mask_of_training_rows_loses_the_dropped_rows_too():
 def test_what_to_do_with_missing_labels_is_one_of_two():
     with pytest.raises(ValueError, match="unlabelled must be 'refuse' or 'drop', not 'guess'"):
         backtest(DETECTOR, X, CODES, TIMES, train="2024-12", unlabelled="guess")
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]", "UInt64", "boolean", "bool[pyarrow]", object])
+def test_whole_numbers_stay_whole(dtype):
+    """Through floats, which scikit-learn makes of nullable columns, the two large labels would be one."""
+    large = np.array([2**60, 2**60 + 1, 7] * 20)
+    y = large if "ool" not in str(dtype) else large % 2 == 0
+    kept = as_labels(pd.Series(y, dtype=dtype))
+    assert kept.tolist() == y.tolist()
+    assert kept.dtype.kind in "biu"

@@ -53,22 +53,38 @@ def _is_missing(value: Any) -> bool:
 
 
 def unlabelled_rows(y: Any) -> IntArray:
-    """Positions of the rows without a label."""
+    """Positions of the rows without a label: None, NaN, NA or text without a character."""
     if isinstance(y, np.ma.MaskedArray):
         y = y.tolist()  # which has None where it is masked
     if isinstance(y, list | tuple):  # of text and NaN, NumPy would make the text "nan"
         y = np.fromiter(y, dtype=object, count=len(y))
-    return missing_rows(column_or_1d(y))
+    labels = column_or_1d(y)
+    texts = labels.tolist() if labels.dtype.kind in "OSUT" else []
+    empty = [row for row, text in enumerate(texts) if isinstance(text, str | bytes) and not text]
+    return np.union1d(missing_rows(labels), np.array(empty, dtype=np.intp))
 
 
 def as_labels(y: Any, name: str = "y") -> AnyArray:
     """Labels as a one-dimensional array, refused if any is missing: that is not a class."""
     labels: AnyArray = column_or_1d(y, warn=True)
     if len(missing := unlabelled_rows(y)):
+        known = f"{name} != ''" if isinstance(labels[missing[0]], str) else f"~pandas.isna({name})"
         raise ValueError(
-            f"{name} has missing labels: {len(missing):,} of {len(labels):,} (None, NaN or NA), the first at "
-            f"row {missing[0]}. Leave such rows out: known = ~pandas.isna({name}); X[known], {name}[known]."
+            f"{name} has missing labels: {len(missing):,} of {len(labels):,} (None, NaN, NA or empty), the "
+            f"first at row {missing[0]}. Leave such rows out: known = {known}; X[known], {name}[known]."
         )
+    return _whole_numbers(y, labels)
+
+
+def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
+    """The labels, as integers or booleans where they are: nullable columns and lists hold them otherwise."""
+    if hasattr(y, "to_numpy") and labels.dtype.kind == "f":
+        exact = np.asarray(y.to_numpy())
+        labels = exact if exact.dtype.kind in "biuO" and exact.shape == labels.shape else labels
+    if labels.dtype.kind == "O":
+        for kind in (bool, int):
+            if all(isinstance(label, kind) for label in labels.tolist()):
+                return np.array(labels.tolist())
     return labels
 
 

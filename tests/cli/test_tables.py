@@ -67,6 +67,15 @@ def test_a_mark_at_the_start_long_values_and_blank_lines_do_no_harm(tmp_path):
     assert csv.field_size_limit() < 200_000
 
 
+def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
+    ids = ["NA", "null", "None", "nan", "007", "1e5", "=x"]
+    pd.DataFrame({"sha": ids, "a": 1.0}).to_csv(tmp_path / "x.csv", index=False)
+    assert read_objects(tmp_path / "x.csv", Columns(id="sha")).ids.tolist() == ids
+    (tmp_path / "y.csv").write_text("sha,a\nx,1\n,2\n")
+    with pytest.raises(ValueError, match="1 of 2 rows have no 'sha'"):
+        read_objects(tmp_path / "y.csv", Columns(id="sha"))
+
+
 def test_numbers_are_read_to_the_last_bit(tmp_path):
     values = np.random.default_rng(0).normal(size=(1000, 2)) * 1e-3
     pd.DataFrame(values, columns=["a", "b"]).to_csv(tmp_path / "x.csv", index=False)

@@ -176,6 +176,13 @@ def test_a_date_far_after_the_training_window_is_named_by_its_row():
         time_split(times, train="1971", period="day")
 
 
+def test_a_date_far_before_the_training_window_is_named_by_its_row():
+    times = DAYS.copy()
+    times[-3:] = np.datetime64("1970-01-01")  # would train though they are the last
+    with pytest.raises(ValueError, match=rf"row {len(DAYS) - 1} is at 1970-01-01.* \(3 of"):
+        time_split(times, train="2024")
+
+
 def test_years_without_objects_are_no_mistake():
     assert len(cut_periods(["2005-01-01", "2006-01-01", "2024-12-31"], "day")) == 7305
 

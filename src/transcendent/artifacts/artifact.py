@@ -103,6 +103,10 @@ def save(
         raise TypeError(
             f"{kind} is not a rejector; wrap a detector in one, such as InductiveEvaluator(detector)."
         )
+    if training_period is not None and (isinstance(training_period, str) or len(training_period) != 2):
+        raise ValueError(
+            f"training_period is a pair of times, its start and its end, not {training_period!r}."
+        )
     check_is_fitted(rejector)
     try:
         check_opens_no_files(rejector)

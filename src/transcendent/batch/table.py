@@ -242,6 +242,11 @@ def _load(
             f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
             "decided in parts. Give the rejector inside it, or one with thresholds."
         )
+    if getattr(loaded, "p_value", None) == "smoothed":
+        raise ValueError(
+            "smoothed p-values are drawn by an object's place among those it is given with, so a table "
+            "cannot be decided in parts. Take p_value='paper' or 'plus_one'."
+        )
     if not hasattr(loaded, "decide") or not hasattr(loaded, "classes_"):
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")
     return loaded, digest, notes, written_by

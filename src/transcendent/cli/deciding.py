@@ -58,6 +58,11 @@ class Access:
         try_out(artifact, self.trusted, rows)
 
 
+def _begins_as_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 @dataclass(frozen=True)
 class InParts:
     """What only a table that is decided in parts can be asked for."""
@@ -75,6 +80,10 @@ class InParts:
         if self.workers is not None and self.scheduler is not None:
             raise UsageError("--workers are of this machine, --scheduler is of another: give one of them.")
         parts = bool(self.workers or self.scheduler or "://" in objects or Path(objects).is_dir())
+        if parts and Path(objects).is_file() and not _begins_as_parquet(Path(objects)):
+            raise UsageError(
+                f"only Parquet is decided in parts, not {objects}: leave out --workers or --scheduler."
+            )
         if parts and (self.out is None or self.out == "-" or self.out.endswith((".parquet", ".csv"))):
             raise UsageError(
                 "a table that is decided in parts needs --out FOLDER, to which they are written."

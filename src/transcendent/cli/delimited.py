@@ -1,5 +1,6 @@
 """CSV read strictly: what pandas would shift, rename or fill in silently is refused, with its line."""
 
+import codecs
 import csv
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: b
     pandas = extra("pandas", "cli")
     limit = csv.field_size_limit(_LONGEST_VALUE)
     try:
-        n_rows = _check(path, use_all)
+        n_rows, ids = _check(path, identifier, use_all)
     except UnicodeDecodeError as error:
+        utf_16 = error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding, name = ("UTF-16", "UTF-16") if utf_16 else ("LATIN1", "Latin-1 for example")
         raise ValueError(
-            f"{path} is not UTF-8 text ({error.reason}). Convert it, from Latin-1 for example: "
-            f"iconv -f LATIN1 -t UTF-8 {path.name}"
+            f"{path} is not UTF-8 text ({error.reason}). Convert it, from {name}: "
+            f"iconv -f {encoding} -t UTF-8 {path.name}"
         ) from None
     finally:
         csv.field_size_limit(limit)
@@ -30,24 +33,26 @@ def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: b
         encoding="utf-8-sig",
         index_col=False,
         low_memory=False,  # else the type of a column may change in the middle
-        converters={} if identifier is None else {identifier: str},  # 007 is not 7, and NA not missing
         dtype={} if time is None else {time: str},
     )
     if len(frame) != n_rows:
         raise ValueError(f"{path} has {n_rows:,} or {len(frame):,} rows, depending on how quotes are read.")
+    if ids:
+        frame[identifier] = pandas.Series(ids, dtype=object).replace("", None)  # 007 is not 7, NA not missing
     if time in frame.columns:
         frame[time] = _numbers_or_text(frame[time])
     return frame
 
 
-def _check(path: Path, use_all: bool) -> int:
-    """Number of rows, each of which has a value for every column of the header."""
+def _check(path: Path, identifier: str | None, use_all: bool) -> tuple[int, list[str]]:
+    """Number of rows, each of which has a value for every column of the header, and the ids as written."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file)
         try:
             header = next(reader, [])
             _check_header(header, path, use_all)
-            n_rows = 0
+            n_rows, ids = 0, []
+            place = header.index(identifier) if identifier in header else None
             for row in reader:
                 if row and len(row) != len(header):
                     raise ValueError(
@@ -55,9 +60,11 @@ def _check(path: Path, use_all: bool) -> int:
                         "the header. Values that contain commas are to be quoted."
                     )
                 n_rows += bool(row)
+                if row and place is not None:
+                    ids.append(row[place])
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
-    return n_rows
+    return n_rows, ids
 
 
 def _check_header(header: list[str], path: Path, use_all: bool) -> None:

@@ -36,7 +36,7 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
     calibration_label : {"predicted", "true"}
         ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
     random_state : int, RandomState or None
-        Seeds the split and the smoothed p-values.
+        Seeds the split and the smoothed p-values; a detector that draws has a ``random_state`` of its own.
     n_jobs : int or None
         How many chunks of rows ``decide`` works on at once, in threads.
     verbose : bool

@@ -133,6 +133,10 @@ def time_split(
         _check_not_empty(when, calibrates, "calibrate", calibration)
     first, second, test = (_in_order(when, rows) for rows in (trains & ~calibrates, calibrates, tested))
     periods = _cut_calendar(when[test], period, end, test) if period else cut_periods(when[test], None)
+    if period:
+        used = np.flatnonzero(trains | tested)
+        numbers = _numbers(when[used], period)
+        _check_gaps(when[used], numbers, int(numbers.min()), period, used)
     return TimeSplit(first, second, test, periods, when)
 
 
