@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from transcendent import Decisions, InductiveEvaluator, RejectionBudget, StreamingBudget
 from transcendent.artifacts import save
 from transcendent.batch import decide_table
-from transcendent.cli.deciding import decide_file
+from transcendent.cli.deciding import Access, decide_file
 from transcendent.temporal import backtest
 
 N = 6000
@@ -182,4 +182,6 @@ class TestStreams:
         ice = InductiveEvaluator(LinearSVC(), random_state=0)
         save(StreamingBudget(ice, rate=0.1).fit(X, y), tmp_path / "stream.transcendent")
         with pytest.raises(ValueError, match="state a command would not keep"):
-            decide_file(tmp_path / "stream.transcendent", tmp_path / "rows.npz", None, [], None)
+            decide_file(
+                tmp_path / "stream.transcendent", tmp_path / "rows.npz", None, Access([], None, False)
+            )

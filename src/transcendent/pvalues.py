@@ -14,7 +14,7 @@ strange as the object's own score for y. Three forms of it are offered:
 Scores that differ by rounding alone are ties. The last bits of a score depend on how many objects were
 scored at once and on how many threads, so ``α ≥ α_x`` here means: not smaller by more than 2⁻³⁰ of the
 scores' size (2⁻¹⁸ if they were computed in single precision). The size is that of ``α_x`` or, if larger,
-that of the 10% or 90% quantile of the bag.
+the median size of the scores in the bag.
 """
 
 from collections.abc import Sequence
@@ -93,17 +93,19 @@ def rounding(bag: FloatArray) -> Rounding:
     some = bag[:: -(-len(bag) // _SAMPLE)]
     with np.errstate(over="ignore"):
         single = np.array_equal(some, some.astype(np.float32)) and not np.array_equal(some, np.rint(some))
-    tail = len(bag) // 10
-    return Rounding(_SINGLE if single else _DOUBLE, max(abs(bag[tail]), abs(bag[-1 - tail])))
+    middle = len(some) // 2
+    return Rounding(_SINGLE if single else _DOUBLE, float(np.partition(np.abs(some), middle)[middle]))
 
 
 def merge_ties(values: FloatArray) -> FloatArray:
     """The values, with those that differ by rounding alone made equal to the smallest of them."""
     order = np.argsort(values)
     ordered = values[order]
-    new = np.append(True, rounding(ordered).lowered(ordered[1:]) > ordered[:-1])
-    merged = np.empty_like(values)
-    merged[order] = ordered[np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))]
+    ends = np.searchsorted(ordered, rounding(ordered).raised(ordered), side="right").tolist()
+    merged, start = np.empty_like(values), 0
+    while start < len(values):
+        merged[order[start : ends[start]]] = ordered[start]
+        start = ends[start]
     return merged
 
 

@@ -56,7 +56,20 @@ class TestTrials:
     def test_the_number_of_neighbours_rows(self, refused):
         ice, knn = fitted(KNeighborsClassifier(algorithm="brute"))
         knn.n_samples_fit_ = 10
-        assert "counts 10 rows" in refused(ice)
+        assert "counts (10, 20) rows" in refused(ice)
+
+    def test_the_width_of_neighbours_rows(self, refused):
+        ice, knn = fitted(KNeighborsClassifier(algorithm="brute", metric="manhattan"))
+        knn.n_features_in_ = ice.n_features_in_ = 4_000_000
+        assert "4000000) rows and columns; it holds (198, 20)" in refused(ice)
+
+    def test_infrequent_categories_that_do_not_exist(self, refused):
+        encoder = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=2)
+        ice, pipeline = fitted(make_pipeline(encoder, LinearSVC()), X.round())
+        held = pipeline.steps[0][1]
+        held._infrequent_indices = [np.array([1 << 30])] * len(held.categories_)
+        held._default_to_infrequent_mappings = [None] * len(held.categories_)
+        assert "infrequent categories that do not exist" in refused(ice)
 
     @pytest.mark.parametrize("position", [-1, 625, 10**8])
     def test_the_position_of_a_random_state(self, refused, position):

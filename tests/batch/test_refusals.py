@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -91,7 +92,7 @@ def test_values_that_are_checked_cost_few_calls_however_many_there_are(detector,
     for first, value in enumerate(values):
         rows[first : 40 * len(values) : len(values), 1] = value
     assert check_equal(rejector, rows) == bad
-    assert rejector.calls <= 3
+    assert rejector.calls <= 5
 
 
 def test_sparse_values_cost_few_calls():
@@ -100,7 +101,7 @@ def test_sparse_values_cost_few_calls():
     rows.data[::40] = np.nan
     rows.data[1::40] = np.inf
     assert check_equal(rejector, rows) > 20
-    assert rejector.calls <= 3
+    assert rejector.calls <= 5
 
 
 def test_text_that_is_no_number_costs_few_calls():
@@ -112,7 +113,7 @@ def test_text_that_is_no_number_costs_few_calls():
     text[100:160] = "-"
     rows = frame.assign(b=text)
     assert check_equal(rejector, rows) == 64
-    assert rejector.calls <= 4
+    assert rejector.calls <= 7
     dates = frame.assign(c=pd.Timestamp("2024-02-03").date())
     assert check_equal(rejector, dates) == 160
 
@@ -144,3 +145,27 @@ def test_other_errors_are_not_refusals():
 
     with pytest.raises(OSError, match="gone"):
         decide_rows(Broken(), X[:2])
+
+
+class Sorting(LogisticRegression):
+    """A detector that orders rows in its own way before anything checks them."""
+
+    def decision_function(self, X):
+        order = np.argsort(-np.arange(len(X)) % 7, kind="stable")
+        return super().decision_function(X[order])[np.argsort(order)]
+
+
+def test_rows_are_not_blamed_for_others_that_a_detector_put_in_their_place():
+    rows = X[:60].copy()
+    rows[[5, 17], 1] = np.nan
+    assert check_equal(fit(Sorting(), X), rows) == 2
+
+
+def test_a_category_never_seen_is_the_fault_of_its_row():
+    counts = np.random.default_rng(0).integers(0, 3, (600, 4))
+    rejector = InductiveEvaluator(CategoricalNB(), random_state=0).fit(counts, Y)
+    rows = counts[:50].copy()
+    rows[7, 2] = 9
+    decisions, refused = decide_rows(rejector, rows)
+    assert list(refused) == [7]
+    assert len(decisions) == 49

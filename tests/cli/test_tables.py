@@ -67,6 +67,13 @@ def test_a_mark_at_the_start_long_values_and_blank_lines_do_no_harm(tmp_path):
     assert csv.field_size_limit() < 200_000
 
 
+def test_a_carriage_return_alone_is_refused(tmp_path):
+    """The csv module sees a row of '' and 5 here, pandas one of 5 and NaN."""
+    (tmp_path / "x.csv").write_bytes(b"x,y\n1,2\r\r,5\n3,4\n")
+    with pytest.raises(ValueError, match="line 2: a carriage return without a line feed"):
+        read_objects(tmp_path / "x.csv", Columns())
+
+
 def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
     ids = ["NA", "null", "None", "nan", "007", "1e5", "=x"]
     pd.DataFrame({"sha": ids, "a": 1.0}).to_csv(tmp_path / "x.csv", index=False)

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.svm import LinearSVC
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
 
 from tests.contracts.test_measures import PAIRS, SPARSE
@@ -26,7 +28,13 @@ from tests.contracts.test_rejectors import REJECTORS
 from transcendent import InductiveEvaluator
 from transcendent.arrays import take_rows
 from transcendent.artifacts import open_artifact, save
-from transcendent.measures import CallableMeasure, NeighbourRatio
+from transcendent.measures import (
+    CallableMeasure,
+    HiddenLayerSVM,
+    NeighbourRatio,
+    NeighbourShare,
+    ProbabilityMargin,
+)
 
 JUDGE_BATCHES = (
     "CP-Reject",
@@ -81,7 +89,15 @@ def by_differences(detector):
 def cases():
     """Every measure with every detector of the measures' contract, dense and sparse; every rejector."""
     ratios = [(NeighbourRatio(3, metric=metric), LinearSVC()) for metric in METRICS]
-    single = [("auto", SINGLE_PRECISION)]
+    single = [
+        ("auto", SINGLE_PRECISION),
+        (ProbabilityMargin(), SINGLE_PRECISION),
+        (HiddenLayerSVM(), SINGLE_PRECISION),
+        ("auto", make_pipeline(PCA(10, random_state=0), LinearSVC())),
+        ("auto", make_pipeline(PCA(10, random_state=0), SVC())),
+        *((NeighbourRatio(3, metric=metric), LinearSVC()) for metric in METRICS),
+        (NeighbourShare(3), LinearSVC()),
+    ]
     for kind, pairs in (("dense", PAIRS), ("sparse", SPARSE + ratios), ("single", single)):
         for i, pair in enumerate(pairs):
             measure = pair[0] if isinstance(pair[0], str) else clone(pair[0])

@@ -69,6 +69,20 @@ def test_neighbours_at_the_same_distance_share_the_places_left(metric, form):
             np.testing.assert_allclose(found[i], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("shift", ["one far row", "all rows far from the origin"])
+def test_far_rows_do_not_blur_neighbours(shift):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    X = rng.normal(size=(400, 3)) + 30 * y[:, None]
+    expected = NeighbourShare().fit(KNeighborsClassifier().fit(X, y), X, y).scores(None, X[:50])
+    if shift == "one far row":
+        X[-1] = 1e7
+    else:
+        X += 1e6
+    found = NeighbourShare().fit(KNeighborsClassifier().fit(X, y), X, y).scores(None, X[:50])
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_no_distance_is_left_between_equal_rows(metric):
     rng = np.random.default_rng(0)

@@ -134,9 +134,10 @@ def _check_trees(boosting: Any) -> None:
 
 
 def _check_neighbours(estimator: Any) -> None:
+    shape = (estimator.n_samples_fit_, estimator.n_features_in_)
     n = estimator._fit_X.shape[0]
-    if estimator.n_samples_fit_ != n:
-        _refuse(estimator, f"counts {estimator.n_samples_fit_!r:.40} rows; it holds {n}")
+    if estimator._fit_X.shape != shape:
+        _refuse(estimator, f"counts {shape!r:.60} rows and columns; it holds {estimator._fit_X.shape}")
     if "classes_" not in vars(estimator):
         return
     classes = estimator.classes_ if estimator.outputs_2d_ else [estimator.classes_]
@@ -158,11 +159,16 @@ def _check_one_hot(encoder: Any) -> None:
     none = [None] * len(encoder.categories_)
     dropped = encoder._drop_idx_after_grouping
     groups = getattr(encoder, "_default_to_infrequent_mappings", none)
-    of_each = (encoder.categories_, encoder._n_features_outs, none if dropped is None else dropped, groups)
-    for categories, width, drop, group in zip(*of_each, strict=True):
+    rare = getattr(encoder, "_infrequent_indices", none)
+    dropped = none if dropped is None else dropped
+    of_each = (encoder.categories_, encoder._n_features_outs, dropped, groups, rare)
+    for categories, width, drop, group, infrequent in zip(*of_each, strict=True):
         codes = np.arange(len(categories)) if group is None else group
         if not _within(codes, width + (drop is not None)) or drop not in (None, *codes):
             _refuse(encoder, "has categories without a column")
+        known = infrequent is None or _within(infrequent, len(categories))
+        if (group is None) != (infrequent is None) or not known:
+            _refuse(encoder, "has infrequent categories that do not exist")
 
 
 def _within(indices: Any, size: int) -> bool:

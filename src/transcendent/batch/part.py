@@ -58,7 +58,7 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
                 output.add(batch, first_row, with_nulls)
             _check_unchanged(opened, part)
         return output.commit()
-    except (OSError, ValueError, TypeError, extra("pyarrow", "dask").ArrowException) as error:
+    except Exception as error:  # whatever a detector raises: the other parts go on
         full = isinstance(error, OSError) and is_about_writing(error)
         where = f"{job.folder}/{part.name}" if full else part.file.path
         said = str(error).rstrip(".")

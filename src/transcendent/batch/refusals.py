@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from transcendent.arrays import BoolArray, IntArray, count_rows, take_rows
 from transcendent.decisions import Decisions
 
-_REFUSALS = (ValueError, TypeError, ArithmeticError)
+_REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)
 _LONGEST = 200
 _LOOKED_AT = {"_assert_all_finite": "X", "_ensure_sparse_format": "sparse_container", "check_array": "array"}
 
@@ -17,9 +17,9 @@ _LOOKED_AT = {"_assert_all_finite": "X", "_ensure_sparse_format": "sparse_contai
 def decide_rows(rejector: Any, X: Any) -> tuple[Decisions | None, dict[int, str]]:
     """Return decisions about all rows that ``decide`` takes, None if it takes none, and why not the others.
 
-    All rows are decided at once. If that is refused, the rows that scikit-learn's checks blame are set aside,
-    or, where something else refuses, the rows are decided in halves. So a row is refused if, and only if,
-    ``decide`` refuses it alone.
+    All rows are decided at once. If that is refused, the rows that scikit-learn's checks blame are tried
+    apart from the others, or, where something else refuses, the rows in halves, until all that are tried
+    together are taken or blamed. So a row is refused if, and only if, ``decide`` refuses it alone.
     """
     n = count_rows(X)
     taken: list[tuple[IntArray, Decisions]] = []
@@ -32,10 +32,10 @@ def decide_rows(rejector: Any, X: Any) -> tuple[Decisions | None, dict[int, str]
                 taken.append((rows, rejector.decide(X if len(rows) == n else take_rows(X, rows))))
         except _REFUSALS as error:
             blamed = _rows_blamed(error, len(rows))
-            refused |= dict.fromkeys(rows[blamed].tolist(), _reason(error))
-            rest = rows[~blamed]
-            halves = [rest] if blamed.any() else np.array_split(rest, 2)
-            untried += [half for half in halves if len(half)]
+            if blamed.all():
+                refused |= dict.fromkeys(rows.tolist(), _reason(error))
+            else:  # blamed by place: a detector that orders rows in its own way blames others
+                untried += [rows[blamed], rows[~blamed]] if blamed.any() else np.array_split(rows, 2)
     return _joined(taken), refused
 
 

@@ -2,6 +2,7 @@
 
 import codecs
 import csv
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: b
 def _check(path: Path, identifier: str | None, use_all: bool) -> tuple[int, list[str]]:
     """Number of rows, each of which has a value for every column of the header, and the ids as written."""
     with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file)
+        reader = csv.reader(_lines(file, path))
         try:
             header = next(reader, [])
             _check_header(header, path, use_all)
@@ -65,6 +66,17 @@ def _check(path: Path, identifier: str | None, use_all: bool) -> tuple[int, list
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
     return n_rows, ids
+
+
+def _lines(file: Iterable[str], path: Path) -> Iterator[str]:
+    """The lines, as csv and pandas both see them."""
+    for number, line in enumerate(file, 1):
+        if line.endswith("\r"):
+            raise ValueError(
+                f"{path}, line {number}: a carriage return without a line feed, which some programs take "
+                "for the end of a row and others do not. Convert it: tr '\\r' '\\n', or sed 's/\\r*$//'."
+            )
+        yield line
 
 
 def _check_header(header: list[str], path: Path, use_all: bool) -> None:

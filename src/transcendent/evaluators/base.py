@@ -66,6 +66,7 @@ class Detector(NamedTuple):
         classes = np.asarray(classifier.classes_)
         shape = (count_rows(rows), len(classes))
         scores = checked_scores(self.measure, self.measure.scores(classifier, rows), shape)
+        scores = digits_there_are(scores, X, rows)
         codes = self.measure.implied_labels(classifier, scores)
         if codes is None:
             codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
@@ -380,6 +381,20 @@ def in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> t
     if np.array_equal(order, np.arange(len(classes))):
         return codes, scores
     return np.argsort(order)[codes], scores[:, order]
+
+
+def digits_there_are(scores: FloatArray, *rows: Any) -> FloatArray:
+    """The scores, in single precision if any form of the rows is: they have no more digits than that."""
+    if not any(map(_in_single_precision, rows)):
+        return scores
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32).astype(np.float64)
+    return np.where(np.isfinite(rounded), rounded, scores)
+
+
+def _in_single_precision(X: Any) -> bool:
+    kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
+    return bool(kinds) and all(kind in (np.float32, np.float16) for kind in kinds)
 
 
 def needs_rows(measure: Measure) -> bool:

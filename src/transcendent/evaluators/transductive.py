@@ -19,6 +19,7 @@ from transcendent.evaluators.base import (
     FoldedEvaluator,
     SingleDetectorMixin,
     Training,
+    digits_there_are,
     in_sorted_order,
 )
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
@@ -138,6 +139,7 @@ def _answer_left_out(function: Function, training: Training, detector: Detector)
         raise NoShortcutError(
             f"that for {type(classifier).__name__} does not give what {type(measure).__name__} asks for"
         ) from None
+    scores = digits_there_are(scores, training.X, rows)
     codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
     return in_sorted_order(answers.classes_, codes, scores)
 

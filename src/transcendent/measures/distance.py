@@ -24,7 +24,7 @@ from transcendent.measures.sparse_search import SparseSearch
 Metric = Literal["euclidean", "cosine"]
 
 _NEAR = 1e-3
-_TIED = 2.0**-36
+_TIED = 2.0**-42
 
 
 class CentroidDistance(Measure):
@@ -122,14 +122,17 @@ class NeighbourShare(Measure):
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Shares in [0, 1]."""
-        return self._shares(check_array(X, accept_sparse="csr", dtype=np.float64), left_out=False)
+        return self._shares(_in_double_precision(X), left_out=False)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Shares among the nearest other training objects."""
-        return self._shares(self.neighbours_._fit_X, left_out=True)
+        return self._shares(self.neighbours_._fit_X.astype(np.float64), left_out=True)
 
     def _shares(self, X: Any, *, left_out: bool) -> FloatArray:
-        rows, codes = self.neighbours_._fit_X, self.neighbours_._y
+        rows, codes = self.neighbours_._fit_X.astype(np.float64), self.neighbours_._y
+        if not sp.issparse(X) and self.metric == "euclidean":
+            centre = rows.mean(axis=0)  # far from the origin, the expanded square has no digits left
+            X, rows = X - centre, rows - centre
         k, n_others = self.n_neighbors, len(codes) - left_out
         if k > n_others:
             raise MeasureError(
@@ -153,7 +156,7 @@ class NeighbourShare(Measure):
         """(n, rows) distances, squared if Euclidean, and by how much rounding may part equal ones."""
         if self.metric == "cosine":
             return cosine_distances(X, rows), _TIED
-        size = row_norms(X, squared=True)[:, None] + row_norms(rows, squared=True).max()
+        size = row_norms(X, squared=True)[:, None] + row_norms(rows, squared=True)
         return euclidean_distances(X, rows, squared=True), _TIED * size
 
 
@@ -185,6 +188,7 @@ class NeighbourRatio(Measure):
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows of each class."""
         codes = encode_labels(y, estimator.classes_, "y")
+        X = _in_double_precision(X)
         self.neighbours_ = [
             self._index(X).fit(take_rows(X, np.flatnonzero(codes == c)))
             for c in range(len(estimator.classes_))
@@ -226,9 +230,14 @@ class NeighbourRatio(Measure):
         return np.column_stack(means)
 
 
+def _in_double_precision(X: Any) -> Any:
+    """Rows as float64: in single precision no distance would be 0 between equal ones."""
+    return check_array(X, accept_sparse="csr", dtype=np.float64)
+
+
 def _nearest(index: NearestNeighbors, X: Any, k: int) -> FloatArray:
     """Distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
-    distances, found = index.kneighbors(X, n_neighbors=k)
+    distances, found = index.kneighbors(None if X is None else _in_double_precision(X), n_neighbors=k)
     if index.metric == "cosine":
         return np.where(distances < _TIED, 0.0, distances)  # between parallel rows some 1e-16, at random
     return _sharpened(distances, index._fit_X if X is None else X, index._fit_X, found)
@@ -239,7 +248,7 @@ def _sharpened(distances: FloatArray, X: Any, rows: Any, found: IntArray) -> Flo
 
     Libraries expand the square, which leaves some 1e-8 between equal rows: another 1e-8 in every batch.
     """
-    queries = check_array(X, accept_sparse="csr", dtype=np.float64)
+    queries = _in_double_precision(X)
     targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
     near = distances < _NEAR * row_norms(queries)[:, None]
     i, j = np.nonzero(near)

@@ -164,6 +164,7 @@ def _labels(times: Any) -> AnyArray:
 def _misplaced(names: list[str]) -> tuple[str, str] | None:
     """Two names that differ in a number alone, the larger of which comes first."""
     numbered = [(re.sub(r"\d+", "0", n), [int(d) for d in re.findall(r"\d+", n)], n) for n in names]
+    numbered.sort(key=lambda each: each[0])  # stable: within a form, the order of text
     for (form, numbers, name), (next_form, next_numbers, next_name) in pairwise(numbered):
         if form == next_form and numbers > next_numbers:
             return name, next_name
