@@ -80,3 +80,9 @@ def test_nanoseconds_compare_with_any_year():
 def test_numbers_of_another_unit_are_noticed():
     with pytest.raises(ValueError, match="row 1 is in the year 54"):
         as_dates(np.array([1_600_000_000, 1_650_000_000_000]).astype("datetime64[s]"))
+
+
+def test_a_moment_before_the_first_year_is_refused():
+    early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+    with pytest.raises(ValueError, match="row 0"):
+        as_dates([early])

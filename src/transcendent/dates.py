@@ -77,7 +77,7 @@ def _decoded(time: Any) -> Any:
 
 def _parse(times: list[Any]) -> AnyArray:
     if not any(isinstance(time, str) for time in times):
-        return np.array([_in_utc(time) for time in times], dtype="datetime64[us]")
+        return np.array([_in_utc(time, row) for row, time in enumerate(times)], dtype="datetime64[us]")
     texts = [
         time if isinstance(time, str) and _AS_NUMPY_READS_IT.fullmatch(time) else _canonical(time, row)
         for row, time in enumerate(times)
@@ -93,9 +93,13 @@ def _parse(times: list[Any]) -> AnyArray:
         raise
 
 
-def _in_utc(time: Any) -> Any:
-    aware = isinstance(time, datetime) and time.tzinfo is not None
-    return time.astimezone(UTC).replace(tzinfo=None) if aware else time
+def _in_utc(time: Any, row: int) -> Any:
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        return time
+    try:
+        return time.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        raise _not_iso(time, row) from None
 
 
 def _to_numpy(texts: list[str]) -> AnyArray:

@@ -90,6 +90,9 @@ class TestFiles:
     def test_the_output_may_not_be_inside_the_table(self, ice, table, tmp_path):
         with pytest.raises(ValueError, match="is inside the table"):
             decide(ice, table, table / "out")
+        (tmp_path / "link").symlink_to(table)
+        with pytest.raises(ValueError, match="is inside the table"):
+            decide(ice, table, tmp_path / "link" / "out")
         assert decide(ice, table, table / "_out").rows == N
         assert decide(ice, table, table / "_out").skipped == N
 

@@ -1,6 +1,7 @@
 """Decide a table: plan, hand out parts, gather counts, and go on where an earlier run stopped."""
 
 import json
+import os
 import time
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -23,7 +24,7 @@ from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw
 from transcendent.batch.layout import find_identifier, find_layout
 from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
-from transcendent.batch.places import hidden, list_files, locate, write_json_whole
+from transcendent.batch.places import hidden, is_local, list_files, locate, write_json_whole
 from transcendent.batch.plan import Digest, Part, cut, find_files
 from transcendent.budget import RejectionBudget
 from transcendent.decisions import summary_as_dict, summary_as_text
@@ -196,7 +197,8 @@ def decide_table(
     if where == folder:
         raise ValueError(f"{out} is the table itself: write to another folder.")
     files, schema = find_files(source, where, digest)
-    if folder.startswith(f"{where}/") and not hidden(folder[len(where) + 1 :]):
+    real, inside = (os.path.realpath(path) if is_local(source) else path for path in (where, folder))
+    if inside.startswith(f"{real}/") and not hidden(inside[len(real) + 1 :]):
         raise ValueError(f"{out} is inside the table, which would grow by it: write to another folder.")
     layout = find_layout(loaded, schema, features if features is not None else notes.get("features"), values)
     identifier = find_identifier(schema, identifier, notes.get("id"))
