@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from transcendent import pvalues
 from transcendent.errors import CalibrationError
-from transcendent.pvalues import ScoreTable, credibility_and_confidence, merge_ties, p_values
+from transcendent.pvalues import Rounding, ScoreTable, credibility_and_confidence, merge_ties, p_values
 
 # Few distinct values make ties; the neighbours of 1 differ from it by rounding alone.
 few_values = st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), 3.0])
@@ -130,14 +130,14 @@ def test_rounding_makes_ties_and_no_more(scores, told_apart):
 
 def test_ties_that_rounding_has_parted_are_merged():
     values = np.array([0.3, 0.1 + 0.2, 0.7, 0.1, np.nextafter(0.1, 1), np.nextafter(0.1, 0)])
-    merged = merge_ties(values)
+    merged = merge_ties(values, Rounding(2.0**-30, 1.0))
     assert merged.tolist() == [0.3, 0.3, 0.7, *[np.nextafter(0.1, 0)] * 3]
 
 
 def test_ties_do_not_chain():
     """Each of many confident answers is within rounding of the next, and far from the first."""
     values = np.sort(np.random.default_rng(0).beta(20, 1, 20_000).astype(np.float32)).astype(float)
-    merged = merge_ties(values)
+    merged = merge_ties(values, Rounding(2.0**-18, 1.0))
     assert np.all(values - merged <= 2.0**-17)
     assert np.all(merged <= values)
 

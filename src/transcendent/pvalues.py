@@ -97,11 +97,11 @@ def rounding(bag: FloatArray) -> Rounding:
     return Rounding(_SINGLE if single else _DOUBLE, float(np.partition(np.abs(some), middle)[middle]))
 
 
-def merge_ties(values: FloatArray) -> FloatArray:
+def merge_ties(values: FloatArray, noise: Rounding) -> FloatArray:
     """The values, with those that differ by rounding alone made equal to the smallest of them."""
     order = np.argsort(values)
     ordered = values[order]
-    ends = np.searchsorted(ordered, rounding(ordered).raised(ordered), side="right").tolist()
+    ends = np.searchsorted(ordered, noise.raised(ordered), side="right").tolist()
     merged, start = np.empty_like(values), 0
     while start < len(values):
         merged[order[start : ends[start]]] = ordered[start]

@@ -95,15 +95,17 @@ class ProbabilityThresholds(CalibratedBaseline):
         calibration = self.evaluator_.calibration_
         p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
-        values = credibility_and_confidence(p, calibration.predicted)
-        result = search.find_coded(
-            calibration.actual, calibration.predicted, *map(merge_ties, values), classes=self.classes_
+        noise = replace(rounding(np.sort(calibration.scores, axis=None)), size=1.0)
+        credibility, confidence = (
+            merge_ties(value, noise) for value in credibility_and_confidence(p, calibration.predicted)
         )
-        credibility, confidence = (rounding(np.sort(value)) for value in values)
+        result = search.find_coded(
+            calibration.actual, calibration.predicted, credibility, confidence, classes=self.classes_
+        )
         self.result_ = replace(
             result,  # below all that ties with the objects the thresholds were found at
-            credibility_thresholds=credibility.lowered(result.credibility_thresholds).clip(0),
-            confidence_thresholds=confidence.lowered(result.confidence_thresholds).clip(0),
+            credibility_thresholds=noise.lowered(result.credibility_thresholds).clip(0),
+            confidence_thresholds=noise.lowered(result.confidence_thresholds).clip(0),
         )
         return self
 

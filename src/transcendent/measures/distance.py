@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import (
     paired_cosine_distances,
     paired_euclidean_distances,
 )
-from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
@@ -62,6 +62,7 @@ class CentroidDistance(Measure):
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Distances to the class centroids."""
+        X = _in_double_precision(X)
         distances: FloatArray = pairwise_distances(X, self.centroids_, metric=self.metric)
         if self.metric == "cosine":
             return distances
@@ -115,49 +116,53 @@ class NeighbourShare(Measure):
         self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
-        """Keep the training rows."""
-        codes = encode_labels(y, estimator.classes_, "y")
-        self.neighbours_ = KNeighborsClassifier(self.n_neighbors, metric=self.metric).fit(X, codes)
+        """Keep the training rows, class by class."""
+        codes, rows = encode_labels(y, estimator.classes_, "y"), _in_double_precision(X)
+        self.order_ = np.argsort(codes, kind="stable")
+        self.starts_ = np.searchsorted(codes[self.order_], np.arange(len(estimator.classes_)))
+        # Far from the origin, the expanded square of a distance has no digits left.
+        centred = self.metric == "euclidean" and not sp.issparse(rows)
+        self.centre_ = rows.mean(axis=0) if centred else None
+        self.rows_ = self._centred(rows[self.order_])
+        self.norms_ = row_norms(self.rows_, squared=True)
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Shares in [0, 1]."""
-        return self._shares(_in_double_precision(X), left_out=False)
+        return self._shares(self._centred(_in_double_precision(X)))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Shares among the nearest other training objects."""
-        return self._shares(self.neighbours_._fit_X.astype(np.float64), left_out=True)
+        shares = self._shares(self.rows_, left_out=True)
+        return shares[np.argsort(self.order_)]
 
-    def _shares(self, X: Any, *, left_out: bool) -> FloatArray:
-        rows, codes = self.neighbours_._fit_X.astype(np.float64), self.neighbours_._y
-        if not sp.issparse(X) and self.metric == "euclidean":
-            centre = rows.mean(axis=0)  # far from the origin, the expanded square has no digits left
-            X, rows = X - centre, rows - centre
-        k, n_others = self.n_neighbors, len(codes) - left_out
+    def _centred(self, X: Any) -> Any:
+        return X if self.centre_ is None else X - self.centre_
+
+    def _shares(self, X: Any, *, left_out: bool = False) -> FloatArray:
+        k, n_others = self.n_neighbors, len(self.order_) - left_out
         if k > n_others:
             raise MeasureError(
                 f"NeighbourShare({k}) needs {k} training rows to compare with, not {n_others}."
             )
-        by_class = np.argsort(codes, kind="stable")
-        starts = np.searchsorted(codes[by_class], np.arange(len(self.neighbours_.classes_)))
-        rows, shares = rows[by_class], np.empty((X.shape[0], len(starts)))
-        for cut in chunks(X.shape[0], max(1, (1 << 23) // len(codes))):
-            squares, noise = self._squares(X[cut], rows)
+        shares = np.empty((X.shape[0], len(self.starts_)))
+        for cut in chunks(X.shape[0], max(1, (1 << 23) // len(self.order_))):
+            distances, noise = self._distances(X[cut])
             if left_out:
-                squares[by_class[None] == np.arange(cut.start, cut.stop)[:, None]] = np.inf
-            last = np.partition(squares, k - 1, axis=1)[:, k - 1, None]
-            closer = np.add.reduceat(squares < last - noise, starts, axis=1, dtype=np.intp)
-            tied = np.add.reduceat(np.abs(squares - last) <= noise, starts, axis=1, dtype=np.intp)
+                np.fill_diagonal(distances[:, cut], np.inf)
+            last = np.partition(distances, k - 1, axis=1)[:, k - 1, None]
+            closer = np.add.reduceat(distances < last - noise, self.starts_, axis=1, dtype=np.intp)
+            tied = np.add.reduceat(np.abs(distances - last) <= noise, self.starts_, axis=1, dtype=np.intp)
             left = k - closer.sum(axis=1, keepdims=True)
             shares[cut] = 1.0 - (closer + left * (tied / tied.sum(axis=1, keepdims=True))) / k
         return shares
 
-    def _squares(self, X: Any, rows: Any) -> tuple[FloatArray, Any]:
+    def _distances(self, X: Any) -> tuple[FloatArray, Any]:
         """(n, rows) distances, squared if Euclidean, and by how much rounding may part equal ones."""
         if self.metric == "cosine":
-            return cosine_distances(X, rows), _TIED
-        size = row_norms(X, squared=True)[:, None] + row_norms(rows, squared=True)
-        return euclidean_distances(X, rows, squared=True), _TIED * size
+            return cosine_distances(X, self.rows_), _TIED
+        squares = euclidean_distances(X, self.rows_, Y_norm_squared=self.norms_, squared=True)
+        return squares, _TIED * (row_norms(X, squared=True)[:, None] + self.norms_)
 
 
 class NeighbourRatio(Measure):
@@ -237,18 +242,18 @@ def _in_double_precision(X: Any) -> Any:
 
 def _nearest(index: NearestNeighbors, X: Any, k: int) -> FloatArray:
     """Distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
-    distances, found = index.kneighbors(None if X is None else _in_double_precision(X), n_neighbors=k)
+    X = None if X is None else _in_double_precision(X)
+    distances, found = index.kneighbors(X, n_neighbors=k)
     if index.metric == "cosine":
         return np.where(distances < _TIED, 0.0, distances)  # between parallel rows some 1e-16, at random
     return _sharpened(distances, index._fit_X if X is None else X, index._fit_X, found)
 
 
-def _sharpened(distances: FloatArray, X: Any, rows: Any, found: IntArray) -> FloatArray:
-    """(n, k) Euclidean distances from ``X`` to the ``found`` rows, with small ones taken from differences.
+def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) -> FloatArray:
+    """(n, k) Euclidean distances to the ``found`` rows, with small ones taken from differences.
 
     Libraries expand the square, which leaves some 1e-8 between equal rows: another 1e-8 in every batch.
     """
-    queries = _in_double_precision(X)
     targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
     near = distances < _NEAR * row_norms(queries)[:, None]
     i, j = np.nonzero(near)
