@@ -33,6 +33,11 @@ def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatc
     assert os.listdir(tmp_path) == []
 
 
+def test_a_folder_that_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"there is no folder {tmp_path}/nowhere"):
+        write_whole(tmp_path / "nowhere" / "x.transcendent", b"")
+
+
 def test_an_empty_array_is_an_array(tmp_path):
     with new_npy(tmp_path / "a.npy", np.float64, 0):
         pass

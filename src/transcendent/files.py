@@ -38,6 +38,8 @@ def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
 def write_whole(path: Path, content: bytes) -> None:
     """Write aside and rename, so that a reader never meets half a file and a failure leaves none behind."""
     _check_replaceable(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}", str(path))
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

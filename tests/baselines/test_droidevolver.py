@@ -307,10 +307,18 @@ def test_refuses_what_is_not_finite(value):
     evolver, X, y = fitted()
     X[3, 3] = value
     for rows in (X, sp.csr_array(X)):
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
+        with pytest.raises(ValueError, match=r"(NaN|infinity).*\nIt is in row 3, column 3"):
             evolver.decide(rows)
-        with pytest.raises(ValueError, match=r"NaN|infinity"):
+        with pytest.raises(ValueError, match=r"(NaN|infinity).*\nIt is in row 3, column 3"):
             DroidEvolver().fit(rows, y)
+
+
+def test_refuses_text_that_is_no_number():
+    evolver, X, _ = fitted()
+    rows = X.astype(object)
+    rows[2, 1] = "seven"
+    with pytest.raises(ValueError, match=r"'seven'\nIt is in row 2, column 1"):
+        evolver.decide(rows)
 
 
 def test_refuses_other_widths():

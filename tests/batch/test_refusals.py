@@ -104,6 +104,15 @@ def test_sparse_values_cost_few_calls():
     assert rejector.calls <= 5
 
 
+def test_a_name_that_says_nan_blames_no_row_for_it():
+    frame = pd.DataFrame(X, columns=["a", "NaN", "c"])
+    rejector = fit(LogisticRegression(), frame)
+    frame.iloc[3, 1] = np.inf
+    assert check_equal(rejector, frame) == 1
+    assert rejector.calls <= 3
+    assert decide_rows(rejector, frame)[1][3].startswith("Input X contains infinity")
+
+
 def test_text_that_is_no_number_costs_few_calls():
     frame = pd.DataFrame(X, columns=list("abc"))
     rejector = fit(LogisticRegression(), frame)

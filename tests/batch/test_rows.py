@@ -67,13 +67,15 @@ def test_each_fault_has_its_reason():
     rows = [[0, 1], None, [0, None], [0, 6], [-1], [2, 2], [3, 1]]
     batch = pa.record_batch({"x": pa.array(rows, pa.list_(pa.int32()))})
     _, faults = SPARSE.rows(batch)
-    missing, outside, twice, unequal = REASONS[1:]
+    missing, outside, twice, unequal, nameless = REASONS[1:]
     assert [REASONS[f] for f in faults] == ["", missing, missing, outside, outside, twice, ""]
     beside = pa.array([[1.0, np.nan], [1.0], [1.0]], pa.list_(pa.float64()))
     batch = pa.record_batch({"x": pa.array([[0, 1], [0, 1], [0]], pa.list_(pa.int32())), "v": beside})
     X, faults = WITH_VALUES.rows(batch)
     assert [REASONS[f] for f in faults] == ["", unequal, ""]
     np.testing.assert_array_equal(X.toarray()[:, :2], [[1.0, np.nan], [1.0, 0.0]])
+    _, faults = WITH_VALUES.rows(batch.append_column("id", pa.array(["a", "b", None])), identifier="id")
+    assert [REASONS[f] for f in faults] == ["", unequal, nameless]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, bool])

@@ -31,7 +31,7 @@ from transcendent import (
     ScoreEvaluator,
     parallel,
 )
-from transcendent.artifacts import load, save
+from transcendent.artifacts import load, open_artifact, save
 from transcendent.baselines import CPReject, DroidEvolver
 from transcendent.batch import decide_table
 from transcendent.errors import BatchError
@@ -106,6 +106,14 @@ class TestDecisions:
         decided = decide(tmp_path / "ice.transcendent", table, tmp_path / "out")
         assert decided.digest == digest
         assert set(check_equal(tmp_path / "out", ice.decide(NEW))["model"]) == {digest}
+
+    def test_of_an_artifact_that_is_open(self, ice, table, tmp_path):
+        digest = save(ice, tmp_path / "ice.transcendent")
+        opened = open_artifact(tmp_path / "ice.transcendent")
+        (tmp_path / "ice.transcendent").unlink()
+        assert decide(opened, table, tmp_path / "out").digest == digest
+        with pytest.raises(ValueError, match="public_key goes with a path"):
+            decide(opened, table, tmp_path / "out", public_key="key.pem")
 
     def test_have_p_values_if_asked_for(self, ice, table, tmp_path):
         decide(ice, table, tmp_path / "out", p_values=True)
@@ -209,6 +217,22 @@ class TestBadRows:
         infinite = "Input X contains infinity or a value too large for dtype('float64')."
         assert bad.groupby("reason").size().to_dict() == {"Input X contains NaN.": 2, infinite: 200}
         assert "202 bad" in repr(decided)
+
+    @pytest.mark.parametrize("kind", ["text", "numbers", "categories"])
+    def test_without_an_id_have_no_answer_to_match(self, ice, table, tmp_path, kind):
+        ids = pa.array(IDS[:1500] if kind != "numbers" else np.arange(1500.0))
+        ids = ids.dictionary_encode() if kind == "categories" else ids
+        keep = pa.array(~np.isin(np.arange(1500), [3, 1400]))
+        missing = pa.scalar(np.nan if kind == "numbers" else None, ids.type)
+        columns = {name: NEW[:1500, j] for j, name in enumerate(NAMES)}
+        pq.write_table(
+            pa.table({"id": pa.compute.if_else(keep, ids, missing), **columns}), table / "a.parquet"
+        )
+        decided = decide(ice, table / "a.parquet", tmp_path / "out")
+        assert (decided.bad, decided.rows) == (2, 1500)
+        check_equal(tmp_path / "out", ice.decide(NEW[:1500][keep]), np.asarray(ids)[keep])
+        bad = pq.read_table(tmp_path / "out" / "_bad").to_pylist()
+        assert [row["reason"] for row in bad] == ["the id is missing"] * 2
 
     def test_a_pipeline_that_takes_missing_values_takes_them_in_tables(self, tmp_path):
         frame = pd.DataFrame(NEW, columns=NAMES)

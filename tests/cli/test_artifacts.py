@@ -93,6 +93,17 @@ class TestTrials:
         if arguments[:4] == ("decide", "ice", "rows.parquet"):
             pd.testing.assert_frame_equal(rows, ROWS[:16])
 
+    @pytest.mark.parametrize("parts", [(), ("-w", "1")])
+    def test_what_was_tried_is_used_though_the_file_is_replaced(self, run, tmp_path, monkeypatch, parts):
+        honest = InductiveEvaluator(LinearSVC(), random_state=0).fit(ROWS, y)
+        save(honest, tmp_path / "ice")
+        save(InductiveEvaluator(LinearSVC(), random_state=0).fit(ROWS, 1 - y), tmp_path / "other")
+        monkeypatch.setattr(trial, "_tried", set())
+        monkeypatch.setattr(trial, "_run", lambda *_: os.replace(tmp_path / "other", tmp_path / "ice"))
+        out = tmp_path / ("out" if parts else "out.parquet")
+        run("decide", tmp_path / "ice", "rows.parquet", *parts, "-o", out)
+        assert pd.read_parquet(out)["label"].tolist() == honest.decide(ROWS).labels.tolist()
+
     def test_what_kills_the_trial_does_not_kill_the_command(self, run, monkeypatch):
         monkeypatch.setattr(trial, "_tried", set())
         trust = ("--trust", "sklearn.tree._tree.Tree")

@@ -1,5 +1,6 @@
 """The code a command ends with is the documented one, in the process of the test: it takes no imports."""
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -49,6 +50,12 @@ def made(tmp_path_factory):
     (folder / "empty.csv").write_text("")
     (folder / "latin.csv").write_bytes(b"a,b\n1,caf\xe9\n")
     (folder / "wide.csv").write_text("a,b\n1,2,3\n")
+    frame.assign(t=["soon", *frame["t"][1:]]).to_csv(folder / "undated.csv", index=False)
+    frame.astype({"b": str}).assign(b=["seven", *frame["b"][1:]]).to_csv(folder / "text.csv", index=False)
+    frame.assign(b=pd.Timestamp("2024-01-01")).to_parquet(folder / "dates.parquet")
+    for name in ("undated.csv", "text.csv", "dates.parquet"):
+        (folder / name).with_suffix(".toml").write_text(TOML.replace("x.csv", name))
+    (folder / "numbered.toml").write_text(TOML.replace('"t"', '"n"'))
     (folder / "folder").mkdir()
     return folder
 
@@ -89,6 +96,14 @@ def run(made, monkeypatch):
         (4, "decide ok.transcendent latin.csv"),
         (4, "fit ok.toml -o x.transcendent --train 1999"),
         (4, "report folder"),
+        (4, "fit undated.toml -o x.transcendent"),
+        (4, "backtest undated.toml"),
+        (4, "data undated.toml"),
+        (4, "fit numbered.toml -o x.transcendent"),
+        (4, "fit text.toml -o x.transcendent"),
+        (4, "backtest dates.toml"),
+        (4, "decide ok.transcendent text.csv"),
+        (4, "decide ok.transcendent dates.parquet"),
         (5, "info junk"),
         (5, "verify junk"),
         (5, "decide junk x.csv"),
@@ -108,6 +123,29 @@ def test_each_failure_has_its_code(run, code, line):
     assert done.exception is None or isinstance(done.exception, SystemExit)
     if code:
         assert "rror: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("fit undated.toml -o x.transcendent", "undated.csv: times given as text must be ISO dates"),
+        ("fit numbered.toml -o x.transcendent", 'x.csv: the times are numbers, not dates .* period = "none"'),
+        ("fit text.toml -o x.transcendent", r"text.csv: the columns \['b'\] hold no numbers"),
+        ("decide ok.transcendent dates.parquet", r"dates.parquet: the columns \['b'\] hold no numbers"),
+        ("decide ok.transcendent text.csv", r"text.csv: .* 'seven'\nIt is in row 0, column 1 \('b'\)"),
+    ],
+)
+def test_bad_data_is_named_by_its_file(run, line, said):
+    assert re.search(said, run(line).stderr)
+
+
+def test_a_row_is_named_by_its_place_in_the_file(run, made):
+    frame = pd.read_csv("x.csv")
+    frame.loc[[40, 590], "b"] = np.nan
+    frame[::-1].to_csv("holes.csv", index=False)
+    Path("holes.toml").write_text(TOML.replace("x.csv", "holes.csv"))
+    for line in ("fit holes.toml -o x.transcendent", "backtest holes.toml"):
+        assert "NaN.\nThe first of 2 is in row 9, column 1 ('b')." in run(line).stderr
 
 
 def test_a_missing_dependency_and_an_interruption_and_a_defect(run, monkeypatch):

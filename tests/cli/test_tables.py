@@ -79,8 +79,37 @@ def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
     pd.DataFrame({"sha": ids, "a": 1.0}).to_csv(tmp_path / "x.csv", index=False)
     assert read_objects(tmp_path / "x.csv", Columns(id="sha")).ids.tolist() == ids
     (tmp_path / "y.csv").write_text("sha,a\nx,1\n,2\n")
-    with pytest.raises(ValueError, match="1 of 2 rows have no 'sha'"):
-        read_objects(tmp_path / "y.csv", Columns(id="sha"))
+    np.savez(tmp_path / "y.npz", X=np.eye(2), sha=[1, np.nan])
+    for name in ("y.csv", "y.npz"):
+        with pytest.raises(ValueError, match="1 of 2 rows have no 'sha'"):
+            read_objects(tmp_path / name, Columns(id="sha"))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["NA", "null", "None", "nan", "N/A", "b"], ["NA", "null", "None", "nan", "N/A", "b"]),
+        (["NA", "", "007", "b"], ["NA", None, "007", "b"]),
+        (["0", "nan", "1", ""], [0, None, 1, None]),
+        (["0.5", "NA", "1"], [0.5, None, 1.0]),
+        (["True", "", "False"], [True, None, False]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.* rows have no label")
+def test_a_label_that_reads_like_a_missing_value_is_one_among_numbers_alone(tmp_path, written, read):
+    (tmp_path / "x.csv").write_text("y,a\n" + "".join(f"{label},1\n" for label in written))
+    found = read_objects(tmp_path / "x.csv", Columns(label="y", unlabelled="drop"))
+    assert found.y.tolist() == read
+    assert len(found.with_labels()) == len(read) - read.count(None)
+
+
+def test_bytes_lists_and_structs_are_no_labels(tmp_path):
+    for labels in ([b"a", b"b"], [[1], [2]], [{"x": 1}, {"x": 2}]):
+        pd.DataFrame({"a": [1.0, 2.0], "y": labels}).to_parquet(tmp_path / "x.parquet")
+        with pytest.raises(
+            ValueError, match=r"x\.parquet: .*(not bytes|the column 'y' holds lists or structs)"
+        ):
+            read_objects(tmp_path / "x.parquet", Columns(label="y"))
 
 
 def test_numbers_are_read_to_the_last_bit(tmp_path):
@@ -231,7 +260,17 @@ def test_a_column_twice_in_a_sparse_row_counts_once_with_the_sum(tmp_path):
 
 @pytest.mark.parametrize(
     "line",
-    ["1 0:1", "1 -2:1", "1 3:1 2:1", "1 2:1 2:1", "1 5000000000:1", "1 x:1", "b 1:1", "inf 1:1", "1 1:a"],
+    [
+        "1 0:1",
+        "1 -2:1",
+        "1 3:1 2:1",
+        "1 2:1 2:1",
+        "1 5000000000:1",
+        "1 x:1",
+        "b 1:1",
+        "inf 1:1",
+        "1 1:a",
+    ],
 )
 def test_lines_that_are_no_libsvm(tmp_path, line):
     (tmp_path / "x.svm").write_text(f"0 1:1 3:1\n{line}\n")

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -12,6 +13,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import LeaveOneOut
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from transcendent import (
@@ -53,6 +56,17 @@ class TestEveryEvaluator:
         for method in (fitted.predict, fitted.predict_p, fitted.decide):
             with pytest.raises(ValueError, match=r"NaN|infinity"):
                 method(with_entry(bad, kind))
+
+    def test_the_first_that_is_not_finite_is_named(self, evaluator):
+        rows = pd.DataFrame(X, columns=[f"f{j}" for j in range(6)])
+        fitted = clone(evaluator).fit(rows, y)
+        rows.iloc[[250, 17], [3, 5]] = np.inf
+        rows.iloc[17, 4] = np.nan
+        for call in (fitted.decide, fitted.predict, lambda rows: fitted.recalibrate(rows, y)):
+            with pytest.raises(ValueError, match=r"contains NaN\.\nIt is in row 17, column 4 \('f4'\)\."):
+                call(rows)
+        with pytest.raises(ValueError, match=r"infinity .*\nThe first of 4 is in row 17, column 3\."):
+            clone(evaluator).fit(np.nan_to_num(rows, posinf=np.inf), y)
 
     def test_one_class(self, evaluator):
         with pytest.raises(ValueError, match="at least two classes, but y has one class: \\[1\\]"):
@@ -142,6 +156,31 @@ class TestEveryEvaluator:
         assert frozen_state(fitted) == before
         with pytest.raises(MeasureError, match="CallableMeasure contain NaN or infinity"):
             fitted.fit(outliers, labels)
+
+
+@every_evaluator
+def test_two_columns_of_one_name_are_named(evaluator):
+    rows = pd.DataFrame(X, columns=list("abcdef"))
+    fitted = clone(evaluator).fit(rows, y)
+    twice = rows.rename(columns={"e": "b"})
+    for call in (lambda: fitted.decide(twice), lambda: fitted.fit(twice, y)):
+        with pytest.raises(ValueError, match="X has 2 columns of the name 'b'"):
+            call()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "categories", "objects"])
+def test_text_that_is_no_number_is_named(kind):
+    table = pd.DataFrame(X, columns=list("abcdef"))
+    detector = make_pipeline(StandardScaler(), LinearSVC())
+    fitted = InductiveEvaluator(detector, random_state=0).fit(X if kind == "objects" else table, y)
+    texts = ["1e1", " 7", "-2.5", "seven", "3"]
+    table = table[:5].assign(c=pd.Categorical(texts) if kind == "categories" else texts)
+    convert = {"polars": pl.from_pandas, "objects": lambda table: table.to_numpy(dtype=object)}
+    rows = convert.get(kind, lambda table: table)(table)
+    place = r"\nIt is in row 3, column 2" + ("" if kind == "objects" else r" \('c'\)")
+    with pytest.raises(ValueError, match=f"could not convert string to float: 'seven'{place}"):
+        fitted.decide(rows)
+    assert table["c"].tolist() == texts
 
 
 @pytest.mark.parametrize("size", [0, 1, 1.0, -0.1, 5, "half"])

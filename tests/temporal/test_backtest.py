@@ -373,6 +373,21 @@ def test_what_newcomers_get_wrong(given, error, message):
         backtest({"ICE": InductiveEvaluator(LinearSVC())}, X, **options)
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_values_that_are_refused_are_named_by_their_row(n_jobs):
+    rows = np.where(np.arange(len(X))[:, None] == len(X) - 7, np.nan, X)
+    labels = np.where(np.arange(len(X)) < 3, None, Y.astype(object))
+    given = {"train": TRAIN, "unlabelled": "drop", "n_jobs": n_jobs, "verbose": False}
+    with pytest.raises(ValueError, match=rf"The first of {X.shape[1]} is in row {len(X) - 7}, column 0"):
+        backtest(InductiveEvaluator(LinearSVC()), rows, labels, TIMES, **given)
+
+
+def test_two_columns_of_one_name_are_refused():
+    rows = pd.DataFrame(X).rename(columns={1: 0})
+    with pytest.raises(ValueError, match="X has 2 columns of the name '0'"):
+        backtest(InductiveEvaluator(LinearSVC()), rows, Y, TIMES, train=TRAIN)
+
+
 def test_rows_that_differ_in_number_are_refused():
     with pytest.raises(ValueError, match="inconsistent"):
         backtest(rejectors(), X[1:], Y, TIMES, train=TRAIN)

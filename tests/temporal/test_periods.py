@@ -125,7 +125,8 @@ def test_a_mask_and_labels():
     assert time_split(np.array([1, 2, 3, 4]), train=2.5, period=None).train.tolist() == [0, 1]
     weeks = np.repeat(np.arange(10), 3)
     assert len(time_split(weeks, train=4, period=None).train) == 12
-    assert len(time_split(weeks, train=weeks < 4, period=None).periods) == 6
+    for mask in (weeks < 4, (weeks < 4).tolist()):
+        assert len(time_split(weeks, train=mask, period=None).periods) == 6
     assert time_split(["a", "b", "c"], train="b", period=None).periods.labels == ("b", "c")
 
 
@@ -135,8 +136,9 @@ def test_a_mask_and_labels():
         ("2020", "no rows to train on"),
         ("2030", "no rows to test on"),
         ("someday", "not a date"),
-        (np.ones(3, dtype=bool), "a mask of the"),
-        (np.arange(len(DAYS)), "a mask of the"),
+        (np.ones(3, dtype=bool), "a mask: "),
+        (np.arange(len(DAYS)), "or a mask: an array or list with True or False for each of the"),
+        (["2023-03", "2024-01"], r"a tuple of two times \(start, end\), or .* It is of <U7 and shape \(2,\)"),
     ],
 )
 def test_splits_that_cannot_be_are_refused(train, message):

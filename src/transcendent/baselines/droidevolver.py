@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
+from transcendent.cells import check_names, pointing_out
 from transcendent.decisions import Decisions
 
 _N_LEARNERS = 5
@@ -92,6 +93,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         self.healthy = healthy
         self.random_state = random_state
 
+    @pointing_out
     def fit(self, X: Any, y: Any) -> Self:
         """Train every learner in one pass over the rows, in the order given, and fill the buffer.
 
@@ -106,6 +108,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         self.__dict__.pop("_pool", None)  # a fit that fails leaves nothing half old, half new
         if y is not None:
             y = as_labels(y)
+        check_names(X)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -160,8 +163,10 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         if not 0 <= low <= high <= 1:
             raise ValueError(f"healthy must be two numbers with 0 <= low <= high <= 1, got {self.healthy!r}.")
 
+    @pointing_out
     def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self, "_pool")
+        check_names(X)
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
+from transcendent.cells import pointing_out
 from transcendent.decisions import Decisions
 from transcendent.evaluators.calibration import resolve_search
 from transcendent.measures.base import Measure
@@ -133,6 +134,7 @@ class ProbabilityThresholds(CalibratedBaseline):
             return _Judge(self.judge)
         return Probability() if hasattr(self.estimator, "predict_proba") else Margin()
 
+    @pointing_out
     def _answer(self, X: Any) -> tuple[IntArray, FloatArray]:
         (rows,) = indexable(self.evaluator_._check_rows(X))
         codes, scores = self.evaluator_.detectors_[0].detector.answer(rows)

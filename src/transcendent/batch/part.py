@@ -106,7 +106,7 @@ class _Output:
     def add(self, batch: Any, first_row: int, with_nulls: frozenset[str]) -> None:
         """Decide a batch, and write what comes of it."""
         arrow = extra("pyarrow", "dask")
-        X, faults = self.job.layout.rows(batch, with_nulls)
+        X, faults = self.job.layout.rows(batch, with_nulls, self.job.identifier)
         names = _names(self.job, self.part, batch, first_row)
         decisions, refused = decide_rows(self.job.rejector, X)
         if refused or faults.any():

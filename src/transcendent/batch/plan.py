@@ -12,7 +12,7 @@ from transcendent.extras import extra
 
 Digest = Literal["footer", "content"]
 
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
 _CHUNK = 1 << 22
 _ENDINGS = (".parquet", ".parq", ".pq")
 
@@ -125,7 +125,7 @@ def _footer_start(opened: Any) -> int:
     opened.seek(max(0, size - 8))
     end = opened.read(8)
     length = int.from_bytes(end[:4], "little")
-    if end[4:] != _MAGIC or length + 8 > size:
+    if end[4:] != MAGIC or length + 8 > size:
         raise ValueError("it does not end like a Parquet file: it is cut off, or something else.")
     return size - 8 - length
 

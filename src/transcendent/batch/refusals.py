@@ -71,18 +71,19 @@ def _rows_blamed(error: Exception, n: int) -> BoolArray:
         function = frame.f_code.co_name
         array: Any = frame.f_locals.get(_LOOKED_AT.get(function, ""))
         if getattr(array, "ndim", 0) == 2 and array.shape[0] == n:
-            return _not_numbers(array) if function == "check_array" else _not_finite(array, str(error))
+            return _not_numbers(array) if function == "check_array" else _not_finite(array, _reason(error))
     return np.zeros(n, dtype=bool)
 
 
 def _not_finite(array: Any, said: str) -> BoolArray:
     """Return which rows hold NaN, or infinity if that was said."""
-    entries = array.tocoo().data if sp.issparse(array) else array
-    wrong = entries != entries if "NaN" in said else np.isinf(entries)
-    if not sp.issparse(array):
+    entries = array.tocoo() if sp.issparse(array) else None
+    values = array if entries is None else entries.data
+    wrong = values != values if "NaN" in said else np.isinf(values)
+    if entries is None:
         return np.asarray(wrong.any(axis=1))
     rows = np.zeros(array.shape[0], dtype=bool)
-    rows[array.tocoo().row[wrong]] = True
+    rows[entries.row[wrong]] = True
     return rows
 
 

@@ -19,8 +19,9 @@ REASONS = (
     "a column index is out of range",
     "a column index occurs twice",
     "columns and values differ in number",
+    "the id is missing",
 )
-_MISSING, _OUT_OF_RANGE, _TWICE, _UNEQUAL = range(1, len(REASONS))
+_MISSING, _OUT_OF_RANGE, _TWICE, _UNEQUAL, _NAMELESS = range(1, len(REASONS))
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,18 @@ class Layout:
         }
         return frozenset(name for j, name in at.items() if any(_may_have_nulls(g.column(j)) for g in groups))
 
-    def rows(self, batch: Any, with_nulls: frozenset[str] = frozenset()) -> tuple[Any, AnyArray]:
+    def rows(
+        self, batch: Any, with_nulls: frozenset[str] = frozenset(), identifier: str | None = None
+    ) -> tuple[Any, AnyArray]:
         """Return the rows to decide, and for each of the batch the position of a reason, 0 if it is one.
 
-        Only rows of which no array can be made are left out. Whether a detector takes NaN, infinity or a
-        text is for itself to say.
+        Only rows without an id, or of which no array can be made, are left out. Whether a detector takes NaN,
+        infinity or a text is for itself to say.
         """
         faults = np.zeros(batch.num_rows, dtype=np.int8)
+        if identifier is not None:
+            nameless = batch.column(identifier).is_null(nan_is_null=True)
+            _mark(faults, _NAMELESS, nameless.to_numpy(zero_copy_only=False))
         if self.whole:
             for name in self.to_read():
                 column = batch.column(name)

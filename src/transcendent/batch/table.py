@@ -18,7 +18,7 @@ import numpy as np
 
 from transcendent import parallel
 from transcendent.arrays import AnyArray
-from transcendent.artifacts import open_artifact
+from transcendent.artifacts import Artifact, open_artifact
 from transcendent.baselines import CPReject
 from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw_manifest
 from transcendent.batch.layout import find_identifier, find_layout
@@ -130,7 +130,7 @@ def decide_table(
 
     Parameters
     ----------
-    rejector : path or fitted rejector
+    rejector : path, Artifact or fitted rejector
         An artifact, or a rejector itself.
     table : path or URI
         A Parquet file, or a folder of them, in depth: files that end in ``.parquet``, ``.parq`` or ``.pq``,
@@ -162,7 +162,7 @@ def decide_table(
     filesystem : pyarrow or fsspec file system, or None
         Where ``table`` and ``out`` are; by default what their URIs say, or the local one.
     trusted, public_key
-        For an artifact, as in `transcendent.artifacts.load`.
+        For an artifact, as in `transcendent.artifacts.load`; a key for one that is given by its path.
     verbose : bool
         Whether to show progress.
 
@@ -227,9 +227,14 @@ def _load(
     notes: dict[str, Any] = {}
     written_by: dict[str, str] | None = None
     if isinstance(rejector, str | Path):
-        artifact = open_artifact(rejector, public_key=public_key)
-        loaded, digest = artifact.rejector(trusted), artifact.digest
-        notes, written_by = artifact.manifest["notes"], artifact.manifest.get("versions")
+        rejector = open_artifact(rejector, public_key=public_key)
+    elif isinstance(rejector, Artifact) and public_key is not None:
+        raise ValueError(
+            "public_key goes with a path: an artifact that is open was checked when it was opened."
+        )
+    if isinstance(rejector, Artifact):
+        loaded, digest = rejector.rejector(trusted), rejector.digest
+        notes, written_by = rejector.manifest["notes"], rejector.manifest.get("versions")
     else:
         loaded, digest = copy(rejector), f"unsaved:{_hash(rejector)}"
     if hasattr(loaded, "verbose"):

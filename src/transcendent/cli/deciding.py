@@ -14,7 +14,7 @@ from transcendent.arrays import AnyArray, take_rows
 from transcendent.artifacts import Artifact, open_artifact, save
 from transcendent.artifacts.trial import ROWS, try_out
 from transcendent.batch import TableDecisions, decide_table
-from transcendent.batch.plan import Digest
+from transcendent.batch.plan import MAGIC, Digest
 from transcendent.cli.console import InterruptedRunError, writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
@@ -60,7 +60,7 @@ class Access:
 
 def _begins_as_parquet(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(4) == b"PAR1"
+        return file.read(len(MAGIC)) == MAGIC
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class InParts:
 
     def decide(self, artifact: Path, table: str, identifier: str | None, access: Access) -> TableDecisions:
         """Decide, and write to the folder."""
-        access.open_and_try(artifact)
+        tried = access.open_and_try(artifact)
         single = len(self.features) == 1 and self.features[0]
         try:
             with self._client() as client, writing(self.out):
                 return decide_table(
-                    artifact,
+                    tried,
                     table,
                     self.out,
                     features=single or self.features or None,
@@ -112,7 +112,6 @@ class InParts:
                     n_jobs=None if client else self.workers or -1,
                     client=client,
                     trusted=access.trusted,
-                    public_key=access.public_key,
                 )
         except KeyboardInterrupt:
             raise InterruptedRunError(
@@ -160,11 +159,20 @@ def decide_file(
     rejector: Rejector = artifact.rejector(access.trusted)
     try:
         with artifact.deciding():
-            return rejector.decide(objects.X), objects.ids
+            return _decide(rejector, objects), objects.ids
     except ArtifactError:
         raise
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
+
+
+def _decide(rejector: Rejector, objects: Objects) -> Decisions:
+    try:
+        return rejector.decide(objects.X)
+    except TypeError as error:
+        if text := objects.columns_of_text():
+            raise ValueError(f"the columns {text[:5]} hold no numbers: {error!s:.200}") from error
+        raise
 
 
 def check_output(out: Path | None) -> None:

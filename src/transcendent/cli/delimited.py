@@ -2,7 +2,7 @@
 
 import codecs
 import csv
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,18 @@ from transcendent.extras import extra
 _LONGEST_VALUE = (1 << 31) - 1
 
 
-def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: bool) -> Any:
-    """A frame of the values under each name of the header; ids, and times of eight digits, stay text.
+def read_csv(
+    path: Path, *, identifier: str | None, label: str | None, time: str | None, use_all: bool
+) -> Any:
+    """A frame of the values under each name of the header.
 
-    With ``use_all`` every column is to be used, so that one without a name is refused too.
+    Ids, labels that are text, and times of eight digits stay as they are written. With ``use_all`` every
+    column is to be used, so that one without a name is refused too.
     """
     pandas = extra("pandas", "cli")
     limit = csv.field_size_limit(_LONGEST_VALUE)
     try:
-        n_rows, ids = _check(path, identifier, use_all)
+        n_rows, written = _check(path, (identifier, label), use_all)
     except UnicodeDecodeError as error:
         utf_16 = error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         encoding, name = ("UTF-16", "UTF-16") if utf_16 else ("LATIN1", "Latin-1 for example")
@@ -38,22 +41,24 @@ def read_csv(path: Path, *, identifier: str | None, time: str | None, use_all: b
     )
     if len(frame) != n_rows:
         raise ValueError(f"{path} has {n_rows:,} or {len(frame):,} rows, depending on how quotes are read.")
-    if ids:
-        frame[identifier] = pandas.Series(ids, dtype=object).replace("", None)  # 007 is not 7, NA not missing
+    for name, texts in written.items():
+        if name == identifier or any(isinstance(value, str) for value in frame[name]):
+            frame[name] = pandas.Series(texts, dtype=object).replace("", None)  # 007 is not 7, NA not missing
     if time in frame.columns:
         frame[time] = _numbers_or_text(frame[time])
     return frame
 
 
-def _check(path: Path, identifier: str | None, use_all: bool) -> tuple[int, list[str]]:
-    """Number of rows, each of which has a value for every column of the header, and the ids as written."""
+def _check(path: Path, kept: Collection[str | None], use_all: bool) -> tuple[int, dict[str, list[str]]]:
+    """Number of rows, each with a value for every column of the header, and columns as they are written."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(_lines(file, path))
         try:
             header = next(reader, [])
             _check_header(header, path, use_all)
-            n_rows, ids = 0, []
-            place = header.index(identifier) if identifier in header else None
+            n_rows = 0
+            written: dict[str, list[str]] = {name: [] for name in header if name in kept}
+            places = [(header.index(name), texts) for name, texts in written.items()]
             for row in reader:
                 if row and len(row) != len(header):
                     raise ValueError(
@@ -61,11 +66,11 @@ def _check(path: Path, identifier: str | None, use_all: bool) -> tuple[int, list
                         "the header. Values that contain commas are to be quoted."
                     )
                 n_rows += bool(row)
-                if row and place is not None:
-                    ids.append(row[place])
+                for place, texts in places if row else ():
+                    texts.append(row[place])
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
-    return n_rows, ids
+    return n_rows, written
 
 
 def _lines(file: Iterable[str], path: Path) -> Iterator[str]:

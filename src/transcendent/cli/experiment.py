@@ -8,6 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from transcendent.arrays import AnyArray
+from transcendent.cells import pointing_into
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError, suggestion
 from transcendent.cli.tables import Objects, read_settings
@@ -46,10 +47,9 @@ class Experiment:
         """All rows of the data."""
         found = read_settings(self.settings, self._needed())
         if "steps" not in self.settings.table("detector").values and (text := found.columns_of_text()):
-            raise self.settings.table("data").error(
-                f"the columns {text[:5]} hold no numbers. Name those to use (features = [...]), or turn them "
-                "into numbers with steps under [detector].",
-                "features",
+            raise ValueError(
+                f"{found.name}: the columns {text[:5]} hold no numbers. Name those to use (features = [...] "
+                "under [data]), or turn them into numbers with steps under [detector]."
             )
         return found
 
@@ -80,7 +80,8 @@ class Experiment:
                 'the rows have no labels: label = "..." names their column.'
             )
         self._check_labels(rows.y)
-        return chosen, rejector.fit(rows.X, rows.y, **given), rows
+        with pointing_into(self.objects.X):
+            return chosen, rejector.fit(rows.X, rows.y, **given), rows
 
     def backtest(self, folder: Path, n_jobs: int | None) -> Backtest:
         """Every rejector over the test periods."""
@@ -121,7 +122,7 @@ class Experiment:
             try:
                 check_dates(objects.times, 'period = "none" under [split]')
             except ValueError as error:
-                raise self.settings.table("data").error(str(error), "time") from None
+                raise ValueError(f"{objects.name}: {error}") from None
         return objects
 
     def _check_labels(self, y: AnyArray | None) -> None:

@@ -205,7 +205,13 @@ def _read_frame(path: Path, columns: Columns) -> Any:
     try:
         if path.suffix.lower() == ".parquet":
             return pandas.read_parquet(path)
-        return read_csv(path, identifier=columns.id, time=columns.time, use_all=columns.features is None)
+        return read_csv(
+            path,
+            identifier=columns.id,
+            label=columns.label,
+            time=columns.time,
+            use_all=columns.features is None,
+        )
     except (ValueError, OSError, extra("pyarrow", "cli").ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # not about what is in the file
@@ -222,7 +228,7 @@ def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
     if columns.features is not None:
         wanted["features"] = [features] if isinstance(features, str) else features
     _check_columns(wanted, frame.columns, name)
-    _check_flat(frame[[features] if isinstance(features, str) else features], name)
+    _check_flat(frame[[*special.values(), *([features] if isinstance(features, str) else features)]], name)
     X = _texts(frame, features, name) if isinstance(features, str) else frame[features]
     values = {key: _plain(frame[column], column, name, key != "label") for key, column in special.items()}
     return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
@@ -280,6 +286,8 @@ def _from_arrays(path: Path, columns: Columns, labels_elsewhere: bool) -> Object
         named = {"features": features, **special}
         _check_columns({key: [array] for key, array in named.items()}, stored.files, str(path))
         values = {key: stored[array] for key, array in special.items()}
+        if missing := len(missing_rows(values.get("id", np.empty(0)))):
+            raise ValueError(f"{path}: {missing:,} of {len(values['id']):,} rows have no {special['id']!r}.")
         if stored[features].ndim == 0:
             raise ValueError(f"{path}: {features!r} has no rows, it is a single value.")
         return Objects(str(path), stored[features], values.get("label"), values.get("time"), values.get("id"))
@@ -319,6 +327,9 @@ def _from_libsvm(path: Path, width: int | None) -> Objects:
 
 def _check_labels(found: Objects, unlabelled: str) -> Objects:
     """The same, with None for labels that are missing; these are refused unless they are to be dropped."""
+    texts = [] if found.y is None or found.y.dtype.kind not in "OS" else found.y.tolist()
+    if any(isinstance(label, bytes) for label in texts):
+        raise ValueError(f"{found.name}: labels are numbers or text, not bytes.")
     if found.y is None or not len(missing := missing_rows(found.y)):
         return found
     said = (

@@ -24,6 +24,7 @@ from transcendent.arrays import (
     encode_labels,
     take_rows,
 )
+from transcendent.cells import check_names, pointing_out
 from transcendent.decisions import Decisions
 from transcendent.errors import CalibrationError
 from transcendent.estimators import see_through, take_on_input, transform
@@ -173,6 +174,7 @@ class ConformalEvaluator(DetectorWrapper):
         self._set_thresholds(calibrated, resolve_search(search, len(self.classes_)))
         return self
 
+    @pointing_out
     def recalibrate(self, X: Any, y: Any) -> Self:
         """Replace the calibration objects by new labelled ones; the detector is not refitted.
 
@@ -183,7 +185,7 @@ class ConformalEvaluator(DetectorWrapper):
         detectors = [each.detector for each in self.detectors_]
         calibrated = [(d, self._calibration(d.measure, *d.answer(X), y)) for d in detectors]
         thresholded = _thresholded(calibrated, self.search_)
-        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=3)
+        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=4)
         self.detectors_ = thresholded
         return self
 
@@ -237,7 +239,7 @@ class ConformalEvaluator(DetectorWrapper):
     def _finish_fit(self, calibrated: list[tuple[Detector, Calibration]]) -> Self:
         self._unthresholded = calibrated  # kept, should no thresholds be found
         self._set_thresholds(calibrated, resolve_search(self.search, len(self.classes_)))
-        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=4)
+        warn_if_coarse([calibration for _, calibration in calibrated], stacklevel=5)
         return self
 
     def _set_thresholds(self, calibrated: list[tuple[Detector, Calibration]], search: Search) -> None:
@@ -245,6 +247,7 @@ class ConformalEvaluator(DetectorWrapper):
         self.search_ = search
         self.__dict__.pop("_unthresholded", None)
 
+    @pointing_out
     def _decide(self, X: Any, quorum: int = 1) -> Decisions:
         (X,) = indexable(self._check_rows(X))
         n, k = count_rows(X), len(self.classes_)
@@ -351,6 +354,7 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
     kind = type(rejector).__name__
     if y is None:
         raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
+    check_names(X)
     validate_data(rejector, X, reset=True, skip_check_array=True)
     X, y = indexable(X, as_labels(y))
     if y.dtype.kind == "f":
@@ -371,6 +375,7 @@ def checked_rows(rejector: Any, X: Any) -> Any:
         raise ValueError(
             "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
         )
+    check_names(X)
     validate_data(rejector, X, reset=False, skip_check_array=True)
     return X
 

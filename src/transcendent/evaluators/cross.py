@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent import parallel
 from transcendent.arrays import FloatArray, IntArray, take_rows
+from transcendent.cells import pointing_out
 from transcendent.decisions import Decisions
 from transcendent.evaluators.base import Detector, FoldedEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
@@ -55,6 +56,7 @@ class CrossConformalEvaluator(FoldedEvaluator):
     True
     """
 
+    @pointing_out
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit, calibrate and threshold one detector per fold; ``params`` go to their ``fit``, routed."""
         training, codes = self._start_fit(X, y, params)

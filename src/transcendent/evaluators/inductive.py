@@ -7,6 +7,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
 from transcendent.arrays import take_rows
+from transcendent.cells import pointing_out
 from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, needs_rows
 from transcendent.evaluators.calibration import CalibrationLabel
 from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
@@ -99,6 +100,7 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @pointing_out
     def fit(self, X: Any, y: Any, *, times: Any = None, **params: Any) -> Self:
         """Fit the detector, calibrate and search thresholds.
 

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from transcendent import parallel
 from transcendent.arrays import FloatArray, IntArray, encode_labels, take_rows
+from transcendent.cells import pointing_out
 from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
 from transcendent.estimators import see_through, transform
 from transcendent.evaluators.base import (
@@ -70,6 +71,7 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
     leave_one_out_: str
     leave_one_out_reason_: str
 
+    @pointing_out
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
         for name in ("leave_one_out_", "leave_one_out_reason_"):

@@ -24,6 +24,7 @@ from transcendent.arrays import (
     take_rows,
     unlabelled_rows,
 )
+from transcendent.cells import check_names, pointing_into
 from transcendent.decisions import Rejector
 from transcendent.errors import InfeasibleError
 from transcendent.estimators import seeded
@@ -107,7 +108,8 @@ def backtest(
     named = {name: seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
     if not isinstance(retrain, Retraining | None):
         raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
-    rows = _labelled_rows(y, unlabelled)
+    check_names(X)
+    rows, pointing = _labelled_rows(y, unlabelled), pointing_into(X)
     X, labels, split = _checked(X, y, times, train, period, rows)
     pos_label = positive_label(labels[split.train], pos_label)
     biases = find_biases(X, labels, split, pos_label=pos_label, class_ratio=class_ratio)
@@ -135,15 +137,16 @@ def backtest(
         checkpoints = open_checkpoints(Path(folder), manifest)
     alone = effective_n_jobs(n_jobs) == 1
     run = _Run(X, labels, rows, split, chronological, retrain, random_state, checkpoints, verbose and alone)
-    outcomes = parallel.run(
-        _run_rejector,
-        named.items(),
-        shared=(run,),
-        total=len(named),
-        n_jobs=n_jobs,
-        label="backtest",
-        verbose=verbose and not alone,
-    )
+    with pointing:  # to rows as they were given, not to those of a period
+        outcomes = parallel.run(
+            _run_rejector,
+            named.items(),
+            shared=(run,),
+            total=len(named),
+            n_jobs=n_jobs,
+            label="backtest",
+            verbose=verbose and not alone,
+        )
     result = _collect(run, dict(zip(named, outcomes, strict=True)), pos_label, manifest)
     if folder is not None:
         result.save(folder)

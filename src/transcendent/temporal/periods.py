@@ -105,7 +105,7 @@ def time_split(
     ----------
     times : array of shape (n,)
         When each row was seen; as for `cut_periods`.
-    train : time, (time, time) or bool array
+    train : time, (time, time) or array of bool
         The end of the training window (rows before it train, the rest are tested), its start and end, or a
         mask of the rows in it.
     calibration : time or None
@@ -182,8 +182,8 @@ def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
         return np.asarray(when < end), np.asarray(when >= end), end
     if mask.dtype != bool or mask.shape != when.shape:
         raise ValueError(
-            f"train must be a time, two times or a mask of the {len(when)} rows, not an array of "
-            f"{mask.dtype} of shape {mask.shape}."
+            "train must be a time, a tuple of two times (start, end), or a mask: an array or list with True "
+            f"or False for each of the {len(when)} rows. It is of {mask.dtype} and shape {mask.shape}."
         )
     return mask, ~mask, None
 

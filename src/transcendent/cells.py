@@ -1,0 +1,89 @@
+"""Where in the rows the first value is that a detector refuses."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import _safe_indexing
+
+from transcendent.arrays import AnyArray, BoolArray, missing_rows
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_REFUSED = re.compile(
+    r"Input (?:X )?contains (?:(?P<nan>NaN)|infinity or a value too large for dtype\('(?P<dtype>\w+)'\))"
+    r"|could not convert string to float: (?P<text>.+)"
+)
+_PLACE = re.compile(r"(It|The first of [\d,]+) is in row \d+, column ")
+
+
+def pointing_out(method: Method) -> Method:
+    """The method, of whose argument X errors say where the first value that is refused is."""
+
+    @wraps(method)
+    def pointing(self: Any, X: Any, *args: Any, **given: Any) -> Any:
+        with pointing_into(X):
+            return method(self, X, *args, **given)
+
+    return cast("Method", pointing)
+
+
+@contextmanager
+def pointing_into(X: Any) -> Iterator[None]:
+    """Let errors in here about NaN, infinity or text say on their second line where in X that is."""
+    try:
+        yield
+    except ValueError as error:
+        said, *more = (line for line in str(error).split("\n") if not _PLACE.match(line))
+        refused = _REFUSED.search(said)
+        if refused and (place := _place(X, refused)):
+            error.args = ("\n".join([said, place, *more]),)
+        raise
+
+
+def check_names(X: Any) -> None:
+    """Refuse a frame with two columns of one name."""
+    names = getattr(X, "columns", None)
+    if names is not None and not getattr(names, "is_unique", True):  # in other frames than pandas' they are
+        twice = names[names.duplicated()][0]
+        raise ValueError(f"X has {list(names).count(twice)} columns of the name {str(twice)!r}. Rename them.")
+
+
+def _place(X: Any, refused: re.Match[str]) -> str | None:
+    """Where the first of the values is that an error is about, and how many there are; None if unknown."""
+    table: Any = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    if len(table.shape) != 2:
+        return None
+    if sp.issparse(table):
+        entries = table.tocsr().tocoo()
+        wrong = _are_refused(entries.data, refused)
+        rows, columns = entries.row[wrong], entries.col[wrong]
+    else:
+        each = (np.asarray(_safe_indexing(table, j, axis=1)) for j in range(table.shape[1]))
+        rows, columns = np.nonzero(np.stack([_are_refused(column, refused) for column in each], axis=1))
+    if not len(rows):
+        return None
+    which = "It" if len(rows) == 1 else f"The first of {len(rows):,}"
+    name = f" ({str(X.columns[columns[0]])!r})" if hasattr(X, "columns") else ""
+    return f"{which} is in row {rows[0]}, column {columns[0]}{name}."
+
+
+def _are_refused(values: AnyArray, refused: re.Match[str]) -> BoolArray:
+    if refused["text"]:
+        return np.array([repr(cell) == refused["text"] for cell in values.tolist()], dtype=bool)
+    numbers = values
+    if values.dtype.kind not in "biuf":
+        numbers = np.array([_number(cell) or 0.0 for cell in values.tolist()])
+        numbers[missing_rows(values)] = np.nan
+    return np.isnan(numbers) if refused["nan"] else np.abs(numbers) > np.finfo(refused["dtype"]).max
+
+
+def _number(cell: Any) -> float | None:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
