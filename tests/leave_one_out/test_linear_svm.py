@@ -39,7 +39,7 @@ def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows
     [
         ("MAX_ORDER", (X, y), "rows inside the margin and 31 columns are both above 3"),
         ("MAX_CROSSED", (WIDE, WIDE_Y), "inside the margin times .* outside is above 3"),
-        ("MAX_CURVATURE", (X, y), "rounding errors would show"),
+        ("MAX_CURVATURE", (X, y), "rounding errors would show: scale the features or lower C"),
     ],
 )
 def test_limits_are_refused_with_their_reason(monkeypatch, name, rows, reason):
@@ -51,7 +51,7 @@ def test_limits_are_refused_with_their_reason(monkeypatch, name, rows, reason):
 def test_an_unsolvable_problem_is_refused(monkeypatch):
     monkeypatch.setattr(squared_hinge, "MAX_CURVATURE", np.inf)
     rows, labels = make_classification(120, 200, n_informative=50, random_state=0)
-    with pytest.raises(NoShortcutError, match="cannot be computed accurately at this C"):
+    with pytest.raises(NoShortcutError, match="cannot be computed accurately at this C: scale the features"):
         decisions(rows, labels, C=1e8)
 
 

@@ -34,13 +34,14 @@ def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
     rows = check_array(X, accept_sparse="csr", dtype=np.float64)
     if min(rows.shape) > LARGEST_ORDER:
         raise NoShortcutError(f"both rows and columns are more than {LARGEST_ORDER}")
-    targets = _targets(encode_labels(y, classifier.classes_, "y"), len(classifier.classes_))
+    codes = encode_labels(y, classifier.classes_, "y")
+    targets = _targets(codes, len(classifier.classes_))
     # An intercept without penalty is the same as centring.
     level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
     above_level = _primal if rows.shape[1] < rows.shape[0] else _dual
     alpha = np.asarray(classifier.alpha, dtype=np.float64).item()
     fits, left_out = above_level(rows, targets - level, alpha, classifier.fit_intercept)
-    check_converged(classifier.decision_function(rows).reshape(targets.shape), level + fits)
+    check_converged(classifier.decision_function(rows).reshape(targets.shape), level + fits, codes)
     decision = level + left_out
     if not classifier.fit_intercept:
         decision[unconnected(rows)] = 0.0
@@ -141,9 +142,9 @@ class _Factored:
         try:
             self.factor = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            raise NoShortcutError("the problem is nearly singular") from None
+            raise NoShortcutError("the problem is nearly singular: raise alpha") from None
         if lapack.dpocon(self.factor, norm, uplo="L")[0] * _LARGEST_CONDITION < 1:
-            raise NoShortcutError("the problem is nearly singular")
+            raise NoShortcutError("the problem is nearly singular: raise alpha")
 
     def solve(self, right: FloatArray) -> FloatArray:
         """The inverse times columns."""

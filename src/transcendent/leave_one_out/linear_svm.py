@@ -54,7 +54,7 @@ def linear_svm(svm: Any, X: Any, y: AnyArray) -> LeftOut:
             np.where(key % 2, *_costs(svm, c)),
             np.bincount(members).astype(float),
         )
-        columns.append(_left_out(problem, weights[: rows.shape[1]])[members])
+        columns.append(_left_out(problem, weights[: rows.shape[1]], members, codes))
     decision = columns[0] if len(columns) == 1 else np.column_stack(columns)
     if not svm.fit_intercept:
         decision[unconnected(rows)] = 0.0
@@ -68,15 +68,18 @@ def _costs(svm: Any, c: int) -> tuple[float, float]:
     return (of_class[1], of_class[0]) if len(of_class) == 2 else (of_class[c], 2.0 * svm.C)
 
 
-def _left_out(problem: Problem, fitted: FloatArray) -> FloatArray:
-    """Decision values of the rows, each with one copy of it left out, from the fitted weights."""
+def _left_out(problem: Problem, fitted: FloatArray, members: IntArray, codes: IntArray) -> FloatArray:
+    """Decision values of the rows, each left out, from the fitted weights.
+
+    ``members`` tells which row of the problem each is a copy of.
+    """
     w, f, inside, curvature = solve(problem, fitted)
-    check_converged(*(np.repeat(values, problem.copies.astype(int)) for values in (problem.X @ fitted, f)))
+    check_converged((problem.X @ fitted)[members], f[members], codes)
     left_out = f.copy()
     if inside.any():
         order = np.argsort(~inside, kind="stable")
         left_out[inside] = _Removals(problem.take(order), w, f[order], curvature).run()
-    return left_out
+    return left_out[members]
 
 
 class _Removals:

@@ -49,7 +49,7 @@ def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
         coefficients = np.vstack([coefficients, model.intercept_ @ _projection(basis) / scale])
     problem = _Problem(rows, basis[codes], penalty, basis)
     leaving_out = _LeavingOut(problem, model.C * weights[codes], coefficients)
-    check_converged(rows @ coefficients, leaving_out.outputs)
+    check_converged(rows @ coefficients, leaving_out.outputs, codes)
     left_out = leaving_out.decisions()
     if not model.fit_intercept:
         left_out[apart] = 0.0
@@ -174,7 +174,7 @@ class _Problem:
                 length /= 2
             coefficients = coefficients - length * step
             outputs = self.rows @ coefficients
-        raise NoShortcutError("Newton's method does not converge")
+        raise NoShortcutError("Newton's method does not converge: scale the features or lower C")
 
 
 def _weighed_products(rows: Any, weights: FloatArray) -> FloatArray:
@@ -192,7 +192,7 @@ def _factored(hessian: FloatArray) -> Any:
     try:
         return cho_factor(hessian.T, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
-        raise NoShortcutError("the problem is nearly singular") from None
+        raise NoShortcutError("the problem is nearly singular: scale the features or lower C") from None
 
 
 class _LeavingOut:

@@ -70,7 +70,9 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
             length /= 2
         if value >= before * (1 - 1e-14):  # the rows in doubt are on the margin, to the last bits
             if np.linalg.norm(problem.gradient(best, f_best)) > 1e-8 * np.linalg.norm(best):
-                raise NoShortcutError("its solution cannot be computed accurately at this C")
+                raise NoShortcutError(
+                    "its solution cannot be computed accurately at this C: scale the features or lower C"
+                )
             return best, f_best, inside, curvature
         w, f = trial, f_trial
 
@@ -226,7 +228,10 @@ def _curvature(rows: Problem) -> Curvature:
     if min(n, width) > MAX_ORDER:
         raise NoShortcutError(f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}")
     if np.sum(rows.cost * rows.copies * row_norms(rows.X, squared=True)) > MAX_CURVATURE:
-        raise NoShortcutError("C times the squared rows is so large that rounding errors would show")
+        raise NoShortcutError(
+            "C times the squared rows is so large that rounding errors would show: scale the features or "
+            "lower C"
+        )
     return _Primal(rows) if width <= n else _Dual(rows)
 
 

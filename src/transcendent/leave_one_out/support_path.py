@@ -26,7 +26,10 @@ MAX_BYTES = 1 << 30
 SINGULAR = 1e-10
 """A row adds nothing to others on the margin if it leaves this share of the kernel of a row with itself."""
 
-LOST = "the rows on the margin determine the solution too badly at this C"
+LOST = (
+    "the rows on the margin determine the solution too badly at this C: scale the features, raise max_iter, "
+    "lower tol or choose another C"
+)
 
 _BLOCK_BYTES = 1 << 26
 _MAX_SWAPPED = 100

@@ -67,7 +67,7 @@ def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
     for k, pair in enumerate(pairs):
         sides = (codes == pair[0]).astype(float) - (codes == pair[1])
         start = coefficients(svm, codes, *pair)
-        values[:, k] = _decisions(kernel, X, sides, costs, start, fitted[:, k], svm)
+        values[:, k] = _decisions(kernel, X, sides, costs, start, fitted[:, k], codes, svm)
         votes[np.arange(len(codes)), np.where(values[:, k] > 0, *pair)] += 1
     decision = -values[:, 0] if n_classes == 2 else _ovr_decision_function(values < 0, -values, n_classes)
     highest = np.argmax(decision if svm.break_ties and n_classes > 2 else votes, axis=1)
@@ -91,7 +91,7 @@ def hinge(svm: Any, X: Any, y: AnyArray) -> LeftOut:
             sides = np.where(codes == k, 1.0, -1.0)
             cost = np.where(codes == k, costs[k], svm.C)
         start = np.where(sides * fitted[:, k] < 1, sides * cost, 0.0)
-        decision[:, k] = _decisions(kernel, X, sides, cost, start, fitted[:, k])
+        decision[:, k] = _decisions(kernel, X, sides, cost, start, fitted[:, k], codes)
     if not svm.fit_intercept:
         decision[unconnected(X)] = 0.0
     return LeftOut(svm.classes_, decision_function=decision[:, 0] if len(costs) == 2 else decision)
@@ -129,6 +129,7 @@ def _decisions(
     costs: FloatArray,
     start: FloatArray,
     fitted: FloatArray,
+    codes: IntArray,
     svm: Any = None,
 ) -> FloatArray:
     """Decision values of all rows, those on a side left out of the problem.
@@ -160,7 +161,7 @@ def _decisions(
     solution = _solve(dual, start, guess) or _solve(dual, dual.refitted().beta)
     if solution is None:
         raise NoShortcutError(LOST)
-    check_converged(fitted[inside], (solution.e + dual.y)[members])
+    check_converged(fitted[inside], (solution.e + dual.y)[members], codes[inside])
     values = np.empty(len(sides))
     values[inside] = _left_out(dual, solution, copies)[members]
     outside, support = np.flatnonzero(sides == 0), np.flatnonzero(solution.beta)
