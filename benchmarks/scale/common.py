@@ -34,6 +34,9 @@ FEATURES = [f"x{i}" for i in range(WIDTH)]
 SPARSE_WIDTH, CANDIDATES, KEPT = 10_000, 56, 0.9
 WORKERS = 2
 ROW_GROUP = 250_000
+STEPS = 1e-3
+"""By how much p-values may differ from those that are ranked strictly."""
+
 COLUMNS = ["id", "label", "accepted", "credibility", "confidence"]
 IMAGES = Path(__file__).parents[2] / "docs/images"
 
@@ -352,12 +355,15 @@ def check_ids(found: dict[str, Any], rows: int) -> None:
 
 
 def check_same(ours: dict[str, Any], other: dict[str, Any], rows: int) -> None:
-    """The same answer for every id, and every id once."""
+    """The same answer for every id, and every id once; by hand, rounding decides what ties."""
     check_ids(ours, rows)
     check_ids(other, rows)
-    for name in other:
-        different = int(np.sum(ours[name] != other[name]))
-        if different:
+    for name, values in other.items():
+        if values.dtype.kind == "f":
+            different, allowed = int(np.sum(np.abs(ours[name] - values) > STEPS)), 0
+        else:
+            different, allowed = int(np.sum(ours[name] != values)), (rows // 10**5) * (name == "accepted")
+        if different > allowed:
             raise SystemExit(f"{different} of {rows} ids differ in {name}")
 
 
