@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, RandomSearch
-from transcendent.pvalues import ScoreTable
+from transcendent.judging.pvalues import ScoreTable
 from transcendent.thresholds.counts import CumulativeCounts
 
 SEED = 0
@@ -134,14 +134,7 @@ def peak_of_deciding() -> str:
     before = _memory("VmRSS")
     decisions = ice.decide(X)
     peak = _memory("VmHWM") - before
-    arrays = (
-        decisions.labels,
-        decisions.accepted,
-        decisions.credibility,
-        decisions.confidence,
-        decisions.p_values,
-    )
-    result = sum(a.nbytes for a in arrays) / 2**20
+    result = sum(column.nbytes for column in decisions.columns().values()) / 2**20
     return (
         f"{result:.0f} MiB of result and at most {peak - result:.0f} MiB beside it|"
         f"≤ 64 MiB beside it|{peak - result <= 64}"

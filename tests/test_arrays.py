@@ -20,7 +20,6 @@ from transcendent.arrays import as_labels, unlabelled_rows
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.datasets import Dataset
 from transcendent.metrics import rejection_metrics
-from transcendent.sketches import ScoreSketch
 from transcendent.temporal import backtest, downsample, find_biases, time_split
 
 RNG = np.random.default_rng(0)
@@ -71,7 +70,6 @@ TAKERS = {
     "scores": lambda y: ScoreEvaluator().fit(X[:, :2], y, CODES),
     "answers": lambda y: ScoreEvaluator().fit(X[:, :2], CODES, y),
     "search": lambda y: ExactSearch().find(y, CODES, RNG.random(400)),
-    "sketch": lambda y: ScoreSketch([0, 1]).update(X[:, :2], y),
     "metrics": lambda y: rejection_metrics(y, evaluator().decide(X)),
     "biases": lambda y: find_biases(X, y, time_split(TIMES, train="2024-12")),
     "downsample": lambda y: downsample(y, {1: 0.2}),

@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,7 @@ def test_it_shows_in_a_notebook_without_running_labels():
 
 def test_many_classes_are_cut_to_those_with_most_rejections():
     n = 40
-    many = Decisions(np.arange(n), np.arange(n) != 33, np.ones(n), np.ones(n), np.ones((n, n)), np.arange(n))
+    many = Decisions(np.arange(n), np.arange(n) != 33, np.ones(n), np.ones(n), np.arange(n), np.ones((n, n)))
     assert "33" in repr(many).splitlines()[2]
     assert repr(many).endswith("… and 28 more classes")
     assert "… and 28 more classes" in many._repr_html_()
@@ -156,7 +157,7 @@ class TestBudget:
         assert after.confidence[tied & after.rejected].max() < after.confidence[tied & after.accepted].min()
 
     def test_by_confidence(self):
-        after = self.many().within_budget(count=5, ranked_by="confidence")
+        after = replace(self.many(), ranked_by="confidence").within_budget(count=5)
         assert after.confidence[after.rejected].max() < after.confidence[after.accepted].min()
 
     @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from transcendent.artifacts import load, mlflow, save
 from transcendent.batch import decide_table
 from transcendent.measures import CombinedMeasure, NeighbourRatio
 from transcendent.report import write_report
-from transcendent.sketches import ScoreSketch
 from transcendent.temporal import backtest
 
 
@@ -50,7 +49,6 @@ def main():
     assert (found["accepted"].to_numpy() == decisions.accepted).all()
     times = np.datetime64("2024-01-01") + np.arange(2000) // 8
     write_report(backtest(t.InductiveEvaluator(svm, **common), X, y, times, train="2024-04"), "report.html")
-    ScoreSketch([0, 1]).update(np.zeros((10, 2)), np.arange(10) % 2)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,9 @@ ROOT = Path(__file__).parents[1]
 PUBLIC = [
     "transcendent",
     "transcendent.measures",
-    "transcendent.sketches",
     "transcendent.leave_one_out",
     "transcendent.thresholds",
-    "transcendent.evaluators",
+    "transcendent.judging",
     "transcendent.baselines",
     "transcendent.metrics",
     "transcendent.temporal",
@@ -32,8 +31,7 @@ PUBLIC = [
 ]
 CORE_ALONE = """
 import sys
-extras = "pandas polars pyarrow matplotlib lightgbm xgboost dask skops cryptography jinja2 mlflow typer rich "
-extras += "datasketches"
+extras = "pandas polars pyarrow matplotlib lightgbm xgboost dask skops cryptography jinja2 mlflow typer rich"
 sys.modules.update(dict.fromkeys(extras.split()))
 """
 

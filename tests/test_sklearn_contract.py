@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.Calibration
 @parametrize_with_checks(
     [
         InductiveEvaluator(LogisticRegression()),
-        InductiveEvaluator(LinearSVC(), p_value="smoothed"),
+        InductiveEvaluator(LinearSVC(), p_value="plus_one"),
         CrossConformalEvaluator(LogisticRegression(), cv=2),
         TransductiveEvaluator(LogisticRegression(), cv=3),
         TransductiveEvaluator(LogisticRegression(), cv="loo"),

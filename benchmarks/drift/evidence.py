@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from xgboost import XGBClassifier
 
-from transcendent import ScoreEvaluator
+from transcendent import Decisions, ScoreEvaluator
 from transcendent.datasets import Dataset
 from transcendent.measures import (
     CombinedMeasure,
@@ -27,7 +27,7 @@ from transcendent.measures import (
     SecondOpinion,
     drift_measure,
 )
-from transcendent.temporal import Answers, Backtest, TimeSplit
+from transcendent.temporal import Backtest, TimeSplit
 
 CACHE = Path(os.environ.get("TRANSCENDENT_CACHE", "benchmarks/drift/cache"))
 DETECTORS = {
@@ -68,7 +68,7 @@ class Evidence:
     periods: list[str]
     seconds: dict[str, float]
 
-    def judged(self, detector: str, chosen: list[str], **options: Any) -> Answers:
+    def judged(self, detector: str, chosen: list[str], **options: Any) -> Decisions:
         """What combining the chosen parts makes of a detector's answers."""
         columns = [self.names.index(name) for name in chosen]
         with warnings.catch_warnings():
@@ -76,19 +76,23 @@ class Evidence:
             rejector = ScoreEvaluator(**({"bag": "all"} | options)).fit(
                 self.calibration[:, :, columns], self.calibration_y, self.calibration_labels[detector]
             )
-        decisions = rejector.decide(self.test[:, :, columns], self.labels[detector])
-        return Answers(decisions.labels, decisions.accepted, decisions.credibility, decisions.confidence)
+        return rejector.decide(self.test[:, :, columns], self.labels[detector])
 
-    def ranked(self, detector: str, trust: Any) -> Answers:
+    def ranked(self, detector: str, trust: Any) -> Decisions:
         """A detector's answers ranked by any number, higher = more trusted."""
-        return Answers(self.labels[detector], np.ones(len(trust), dtype=bool), trust, np.zeros(len(trust)))
+        return Decisions(
+            labels=self.labels[detector],
+            accepted=np.ones(len(trust), dtype=bool),
+            credibility=trust,
+            confidence=np.zeros(len(trust)),
+            classes=self.classes,
+        )
 
-    def backtest(self, answers: dict[str, Answers], pos_label: Any = 1, rows: Any = slice(None)) -> Backtest:
+    def backtest(
+        self, answers: dict[str, Decisions], pos_label: Any = 1, rows: Any = slice(None)
+    ) -> Backtest:
         """The answers as a backtest, of all objects or some."""
-        cut = {
-            name: Answers(a.labels[rows], a.accepted[rows], a.credibility[rows], a.confidence[rows])
-            for name, a in answers.items()
-        }
+        cut = {name: decisions[rows] for name, decisions in answers.items()}
         period = np.unique(self.period[rows], return_inverse=True)
         names = tuple(self.periods[i] for i in period[0])
         y = self.y[rows]

@@ -33,6 +33,7 @@ from tried import BaggedSVMs, ClusterDistance, Novelty, ProjectedDensity
 from transcendent import (
     F1,
     CrossConformalEvaluator,
+    Decisions,
     ExactSearch,
     GridSearch,
     InductiveEvaluator,
@@ -44,7 +45,7 @@ from transcendent.arrays import row_keys
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.datasets import Dataset, load_apigraph, load_lamda, load_nvd, load_trec07p
 from transcendent.measures import drift_measure
-from transcendent.temporal import Answers, backtest, cut_periods, time_split
+from transcendent.temporal import backtest, cut_periods, time_split
 
 SEEDS = range(5)
 FEW_SEEDS = range(1)  # boosting takes its time with many classes
@@ -64,9 +65,6 @@ def choice() -> str:
     sets: dict[str, tuple[list[str], dict[str, Any]]] = {
         **{f"{name} alone": ([name], {}) for name in (*PRESET, *others)},
         "the preset's three": (PRESET, {}),
-        "the three, weights learned": (PRESET, {"weights": "learned"}),
-        "the three, smallest p-value": (PRESET, {"rule": "minimum"}),
-        "the three, Cauchy": (PRESET, {"rule": "cauchy"}),
         "the three, ranked within the class": (PRESET, {"bag": "class"}),
         "fine boosting and extra trees": (PRESET[1:], {}),
         **{f"the three and {name}": ([*PRESET, name], {}) for name in others},
@@ -135,7 +133,7 @@ def apps_evidence(kind: str, seed: int) -> Evidence:
     return gather(f"apigraph-{kind}", seed, apps, time_split(apps.times, train="2013"), available)
 
 
-def rejectors(evidence: Evidence, detector: str) -> dict[str, Answers]:
+def rejectors(evidence: Evidence, detector: str) -> dict[str, Decisions]:
     """The detector's own measure, every other alone, a soft vote, and the preset."""
     codes = np.searchsorted(evidence.classes, evidence.labels[detector])
     voters = [evidence.names.index(name) for name in ("random forest", "LightGBM", "MLP")]
@@ -158,7 +156,7 @@ def rejectors(evidence: Evidence, detector: str) -> dict[str, Answers]:
 
 
 def summaries(
-    evidence: Evidence, answers: dict[str, Answers], *, rows: Any = slice(None), pos_label: Any = 1
+    evidence: Evidence, answers: dict[str, Decisions], *, rows: Any = slice(None), pos_label: Any = 1
 ) -> dict[str, dict[str, float]]:
     """For each rejector the row of a backtest's summary."""
     summary = evidence.backtest(answers, pos_label, rows).summary()
@@ -353,7 +351,7 @@ def lamda() -> str:
     )
 
 
-def least_trusted(answers: Answers, period: Any, rate: float) -> Any:
+def least_trusted(answers: Decisions, period: Any, rate: float) -> Any:
     """Which objects are rejected if this share of every period is."""
     rejected = np.zeros(len(period), dtype=bool)
     for one in np.unique(period):

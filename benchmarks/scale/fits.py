@@ -56,7 +56,7 @@ def check_equal(fitted: dict[str, CrossConformalEvaluator]) -> None:
         if not np.array_equal(first.thresholds_, other.thresholds_):
             raise SystemExit("thresholds differ between backends")
         for one, two in zip(first.detectors_, other.detectors_, strict=True):
-            if not np.array_equal(one.detector.estimator.coef_, two.detector.estimator.coef_):
+            if not np.array_equal(one.estimator.coef_, two.estimator.coef_):
                 raise SystemExit("fitted detectors differ between backends")
 
 

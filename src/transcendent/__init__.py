@@ -4,12 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transcendent.budget import RejectionBudget, StreamingBudget
     from transcendent.decisions import Decisions, Rejector
+    from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
     from transcendent.evaluators.cross import CrossConformalEvaluator
     from transcendent.evaluators.inductive import InductiveEvaluator
-    from transcendent.evaluators.scores import ScoreEvaluator
     from transcendent.evaluators.transductive import TransductiveEvaluator
+    from transcendent.judging.judge import ScoreEvaluator
     from transcendent.thresholds.exact import ExactSearch
     from transcendent.thresholds.metrics import (
         F1,
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "budget": ("RejectionBudget", "StreamingBudget"),
+    "evaluators.budget": ("RejectionBudget", "StreamingBudget"),
     "decisions": ("Decisions", "Rejector"),
     "evaluators.cross": ("CrossConformalEvaluator",),
     "evaluators.inductive": ("InductiveEvaluator",),
-    "evaluators.scores": ("ScoreEvaluator",),
+    "judging.judge": ("ScoreEvaluator",),
     "evaluators.transductive": ("TransductiveEvaluator",),
     "thresholds.exact": ("ExactSearch",),
     "thresholds.metrics": (

@@ -105,21 +105,6 @@ def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
     return codes
 
 
-def distinct(labels: AnyArray) -> AnyArray:
-    """The labels that occur, in order; chunked, since sorting takes a copy."""
-    return np.unique(
-        np.concatenate([labels[:0], *(np.unique(labels[rows]) for rows in chunks(len(labels), _CHUNK))])
-    )
-
-
-def count_codes(codes: AnyArray, n_classes: int) -> IntArray:
-    """How often each of 0, 1, … occurs; chunked, since counting small integers takes a wide copy."""
-    counts: IntArray = np.zeros(n_classes, dtype=np.intp)
-    for rows in chunks(len(codes), _CHUNK):
-        counts += np.bincount(codes[rows], minlength=n_classes)
-    return counts
-
-
 def abbreviate(classes: AnyArray) -> str:
     """A list of classes short enough for an error message."""
     shown = ", ".join(repr(c) for c in classes[:10].tolist())

@@ -24,14 +24,17 @@ class Decisions:
     accepted : bool array of shape (n,)
         True where the answer looks like what the detector was calibrated on.
     credibility, confidence : arrays of shape (n,)
-        P-value of the label, and one minus the largest p-value of any other label.
-    p_values : array of shape (n, classes)
-        One column per class of ``classes``. Cross-conformal: the mean over all folds, and so are the two
-        above; acceptance goes by the folds' votes.
+        P-value of the label, and one minus the largest p-value of any other label. Baselines put here what
+        they have instead, such as probabilities.
     classes : array of shape (classes,)
         The labels there are.
+    p_values : array of shape (n, classes) or None
+        One column per class of ``classes``, where there are p-values. Cross-conformal: the mean over all
+        folds, and so are the two above; acceptance goes by the folds' votes.
     votes : int array of shape (n,) or None
         Cross-conformal only: how many folds both predict the label and accept it.
+    ranked_by : {"credibility", "confidence"}
+        Which of the two orders the objects from least to most trusted.
 
     Examples
     --------
@@ -51,16 +54,16 @@ class Decisions:
     accepted: BoolArray
     credibility: FloatArray
     confidence: FloatArray
-    p_values: FloatArray
     classes: AnyArray
+    p_values: FloatArray | None = None
     votes: IntArray | None = None
+    ranked_by: Literal["credibility", "confidence"] = "credibility"
 
     def __post_init__(self) -> None:
-        for name, array in list(vars(self).items()):
-            if array is not None:
-                view = np.asarray(array).view()
-                view.flags.writeable = False
-                object.__setattr__(self, name, view)
+        for name, array in {**self.columns(), "classes": self.classes}.items():
+            view = np.asarray(array).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,15 +71,22 @@ class Decisions:
     def __getitem__(self, rows: Any) -> Self:
         """The decisions about some of the objects: a slice, a mask or positions."""
         rows = [rows] if isinstance(rows, int | np.integer) else rows
-        return type(self)(
-            labels=self.labels[rows],
-            accepted=self.accepted[rows],
-            credibility=self.credibility[rows],
-            confidence=self.confidence[rows],
-            p_values=self.p_values[rows],
-            classes=self.classes,
-            votes=None if self.votes is None else self.votes[rows],
-        )
+        return replace(self, **{name: column[rows] for name, column in self.columns().items()})
+
+    def columns(self) -> dict[str, AnyArray]:
+        """By name, the arrays that have an entry or a row for each object."""
+        held = {name: array for name, array in vars(self).items() if array is not None}
+        return {name: held[name] for name in held if name not in ("classes", "ranked_by")}
+
+    @property
+    def second_ranking(self) -> FloatArray:
+        """What tells objects apart that the ranking does not."""
+        return self.confidence if self.ranked_by == "credibility" else self.credibility
+
+    @property
+    def ranking(self) -> FloatArray:
+        """What orders the objects; higher = more trusted."""
+        return self.credibility if self.ranked_by == "credibility" else self.confidence
 
     @property
     def rejected(self) -> BoolArray:
@@ -88,14 +98,8 @@ class Decisions:
         """Share of the objects that were rejected; NaN when there are none."""
         return float(np.mean(self.rejected)) if len(self) else float("nan")
 
-    def within_budget(
-        self,
-        rate: float | None = None,
-        *,
-        count: int | None = None,
-        ranked_by: Literal["credibility", "confidence"] = "credibility",
-    ) -> Self:
-        """Return the same answers with a fixed number rejected, the least credible first.
+    def within_budget(self, rate: float | None = None, *, count: int | None = None) -> Self:
+        """Return the same answers with a fixed number rejected, the least trusted first.
 
         The objects compete with each other: take them all at once, not in parts. Those that tie are told
         apart by the other of credibility and confidence, then by their order. A budget of less than one
@@ -109,14 +113,11 @@ class Decisions:
             even one).
         count : int or None
             Number of objects to reject, instead of a share; fewer than there are.
-        ranked_by : {"credibility", "confidence"}
-            Which of the two orders the objects.
         """
         check_budget(rate, count)
         n = budget_of(len(self), rate, count)
-        other = self.confidence if ranked_by == "credibility" else self.credibility
         accepted = np.ones(len(self), dtype=bool)
-        accepted[np.lexsort((other, getattr(self, ranked_by)))[:n]] = False
+        accepted[np.lexsort((self.second_ranking, self.ranking))[:n]] = False
         return replace(self, accepted=accepted)
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
@@ -137,8 +138,9 @@ class Decisions:
         }
         if self.votes is not None:
             columns["votes"] = self.votes
-        for c, label in enumerate(self.classes.tolist()):
-            columns[f"p_value[{label}]"] = self.p_values[:, c]
+        if self.p_values is not None:
+            for c, label in enumerate(self.classes.tolist()):
+                columns[f"p_value[{label}]"] = self.p_values[:, c]
         return columns
 
     def to_pandas(self) -> Any:
@@ -173,8 +175,7 @@ class Decisions:
 class Rejector(Protocol):
     """A classifier that can also say which of its answers to trust.
 
-    Two attributes are optional: ``evolves = True`` if it changes while it decides, and ``ranked_by =
-    "confidence"`` if that, not credibility, orders its objects from most to least trusted.
+    An attribute is optional: ``evolves = True`` if it changes while it decides.
     """
 
     def predict(self, X: Any) -> AnyArray:
@@ -184,6 +185,13 @@ class Rejector(Protocol):
     def decide(self, X: Any) -> Decisions:
         """Labels, and which of them to accept."""
         ...
+
+
+def p_values_of(decisions: Decisions) -> FloatArray:
+    """The p-values of an evaluator's decisions, which always have them."""
+    if decisions.p_values is None:
+        raise TypeError("these decisions have no p-values.")
+    return decisions.p_values
 
 
 Summary = list[tuple[Any, int, int, int]]

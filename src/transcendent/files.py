@@ -7,10 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
-import numpy.typing as npt
+from typing import BinaryIO
 
 
 def is_about_writing(error: OSError) -> bool:
@@ -53,33 +50,11 @@ def write_whole(path: Path, content: bytes) -> None:
         Path(aside).unlink(missing_ok=True)
 
 
-@contextmanager
-def new_npy(path: Path, dtype: npt.DTypeLike, size: int) -> Iterator[npt.NDArray[Any]]:
-    """A memory-mapped array to fill, which is at ``path`` once it is filled and not before."""
-    _check_replaceable(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        array = np.lib.format.open_memmap(aside, "w+", dtype, (size,))
-        _reserve(aside)
-        yield array
-        array.flush()
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
 def _check_replaceable(path: Path) -> None:
     """Refuse to rename over a device, a pipe, a folder or a link: to where it leads is not ours to change."""
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         kind = "a link" if path.is_symlink() else "not a regular file"
         raise OSError(errno.EINVAL, f"it is {kind}, and is not replaced", str(path))
-
-
-def _reserve(path: Path) -> None:
-    """Take the space on the disk now: writing to a memory map without it would end the process."""
-    if hasattr(os, "posix_fallocate"):
-        with path.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 def _umask() -> int:

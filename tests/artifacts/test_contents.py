@@ -30,7 +30,7 @@ TEXTS = np.array([" ".join(f"w{int(3 * v) % 7}" for v in row) for row in X], dty
 def fitted(detector, rows=X, random_state=0, **given):
     """An evaluator, and the detector inside it to craft."""
     ice = InductiveEvaluator(detector, random_state=random_state, **given).fit(rows, y)
-    return ice, ice.detectors_[0].detector.estimator
+    return ice, ice.detectors_[0].estimator
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ class TestTrials:
     @pytest.mark.parametrize("position", [-1, 625, 10**8])
     def test_the_position_of_a_random_state(self, refused, position):
         source = np.random.RandomState(0)
-        ice, _ = fitted(LinearSVC(), p_value="smoothed", random_state=source)
+        ice, _ = fitted(LinearSVC(), random_state=source)
         state = source.get_state(legacy=False)
         state["state"]["pos"] = position
         source.set_state(state)

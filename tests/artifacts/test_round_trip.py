@@ -37,7 +37,7 @@ from transcendent import (
     TransductiveEvaluator,
 )
 from transcendent.artifacts import load, open_artifact, save
-from transcendent.measures import CallableMeasure
+from transcendent.measures.base import FunctionMeasure
 
 EVALUATORS = {
     "ICE": lambda pair: InductiveEvaluator(pair[1], measure=pair[0], random_state=0),
@@ -66,7 +66,7 @@ assert "cryptography" not in sys.modules
 def matrix():
     """Every evaluator with every measure and detector of the measures' contract; and every rejector."""
     for i, pair in enumerate(PAIRS):
-        if isinstance(pair[0], CallableMeasure):
+        if isinstance(pair[0], FunctionMeasure):
             continue
         for evaluator, make in EVALUATORS.items():
             for n_classes in (2, 3):
@@ -141,16 +141,6 @@ def test_searches_and_labels(search, labels, tmp_path):
     same(
         back.recalibrate(X, np.array(labels)[y]).decide(X), ice.recalibrate(X, np.array(labels)[y]).decide(X)
     )
-
-
-@pytest.mark.parametrize("random_state", [0, np.random.RandomState(3)], ids=["seed", "state"])
-def test_smoothed_p_values_go_on_where_they_were(random_state, tmp_path):
-    ice = InductiveEvaluator(LinearSVC(), p_value="smoothed", random_state=random_state).fit(X, y)
-    back = there_and_back(ice, tmp_path / "x")
-    for _ in range(2):
-        same(back.decide(X), ice.decide(X))
-    same(back.rethreshold("auto").decide(X), ice.rethreshold("auto").decide(X))
-    same(back.recalibrate(X, y).decide(X), ice.recalibrate(X, y).decide(X))
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_an_honest_artifact_is_tried_once(saved, monkeypatch):
 
 def test_a_process_that_crashes(saved):
     forest = ice(RandomForestClassifier(2, random_state=0))
-    for tree in forest.detectors_[0].detector.estimator.estimators_:
+    for tree in forest.detectors_[0].estimator.estimators_:
         state = tree.tree_.__getstate__()
         state["nodes"]["left_child"] = state["nodes"]["right_child"] = 10**12
         tree.tree_.__setstate__(state)
@@ -62,7 +62,7 @@ def test_a_process_that_crashes(saved):
 
 def test_a_process_out_of_memory(saved):
     wide = ice(make_pipeline(PolynomialFeatures(2), LinearSVC()))
-    wide.detectors_[0].detector.estimator.steps[0][1]._n_out_full = 10**10
+    wide.detectors_[0].estimator.steps[0][1]._n_out_full = 10**10
     with pytest.raises(ArtifactError, match=r"needed more than [\d,]+ MB of memory"):
         trial.try_out(saved(wide))
 
@@ -70,7 +70,7 @@ def test_a_process_out_of_memory(saved):
 def test_a_process_out_of_time(saved, monkeypatch):
     texts = np.array([" ".join(f"w{int(3 * v) % 7}" for v in row) for row in X], dtype=object)
     endless = ice(make_pipeline(CountVectorizer(), LinearSVC()), texts)
-    endless.detectors_[0].detector.estimator.steps[0][1].token_pattern = r"(?:\w+ ?)+!"
+    endless.detectors_[0].estimator.steps[0][1].token_pattern = r"(?:\w+ ?)+!"
     monkeypatch.setattr(trial, "SECONDS", 3)
     with pytest.raises(ArtifactError, match="took more than 3 seconds"):
         trial.try_out(saved(endless))
@@ -137,7 +137,7 @@ class TestInThisProcess:
 
     def test_an_attribute_that_another_version_would_have(self, saved, monkeypatch, capsys):
         empty = ice(LinearSVC())
-        del empty.detectors_[0].detector.estimator.coef_
+        del empty.detectors_[0].estimator.coef_
         artifact = saved(empty)
         assert self.answer(monkeypatch, capsys, artifact) == trial.Answer()
         artifact.manifest["versions"]["scikit-learn"] = "1.2.3"

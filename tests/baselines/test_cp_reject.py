@@ -15,7 +15,7 @@ X, Y = make_classification(9000, n_informative=5, n_classes=3, flip_y=0.1, rando
 def literal(cp, rows):
     """Object by object, from the calibration scores: p-values, forced prediction, expected errors."""
     calibration = cp.evaluator_.calibration_
-    detector = cp.evaluator_.detectors_[0].detector
+    detector = cp.evaluator_.detectors_[0]
     own, scores = detector.answer(rows)
     labels, seconds, credibilities = [], [], []
     for i, score in enumerate(scores):

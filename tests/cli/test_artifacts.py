@@ -33,10 +33,10 @@ def folder(tmp_path_factory):
     save(ice, folder / "signed", signing_key=OURS[0])
     for name, key in (("ours.pub", OURS[1]), ("theirs.pub", THEIRS[1])):
         (folder / name).write_bytes(key)
-    del ice.detectors_[0].detector.estimator.coef_
+    del ice.detectors_[0].estimator.coef_
     save(ice, folder / "broken")
     forest = InductiveEvaluator(RandomForestClassifier(2, random_state=0), random_state=0).fit(ROWS, y)
-    for tree in forest.detectors_[0].detector.estimator.estimators_:
+    for tree in forest.detectors_[0].estimator.estimators_:
         state = tree.tree_.__getstate__()
         state["nodes"]["left_child"] = state["nodes"]["right_child"] = 10**12
         tree.tree_.__setstate__(state)

@@ -240,7 +240,7 @@ class TestCombinedMeasuresAndBudgets:
         text = """
 [rejectors.ICE.measure]
 class = "CombinedMeasure"
-weights = "learned"
+weights = [1, 2, 0.5]
 measures = [
   "auto",
   { class = "NeighbourRatio", metric = "cosine" },
@@ -250,7 +250,7 @@ measures = [
         measure = self.rejector(settings, text).measure
         assert repr(measure).replace("\n", "").replace(" ", "") == (
             "CombinedMeasure(measures=['auto',NeighbourRatio(metric='cosine'),"
-            "SecondOpinion(estimator=GaussianNB())],weights='learned')"
+            "SecondOpinion(estimator=GaussianNB())],weights=[1,2,0.5])"
         )
 
     def test_a_wrong_measure_in_a_list_is_named_with_its_line(self, settings):

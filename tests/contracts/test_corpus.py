@@ -45,7 +45,7 @@ EVALUATORS = {
     "approx-TCE": (TransductiveEvaluator, {"cv": 3}),
     "TCE": (TransductiveEvaluator, {"cv": "loo"}),
 }
-PROBABILITIES = ("rejector probability", "rejector squashed margin", "rejector judged")
+PROBABILITIES = tuple(f"rejector {name}" for name in ("probability", "squashed", "judged", "Droid"))
 REFITTED = (OneVsRestMeasure, SecondOpinion, BaggingClassifier, ForestClassifier)
 """Too slow to be left out of one row at a time."""
 
@@ -132,11 +132,11 @@ CASES = {
 def thresholds(rejector):
     """Credibility and confidence thresholds of every judge that a rejector has."""
     held = getattr(rejector, "rejector_", rejector)
-    results = [each.result for each in getattr(held, "detectors_", [])] or [getattr(held, "result_", None)]
+    judges = getattr(held, "judges_", [held])
+    results = [judge.result_ for judge in judges if hasattr(judge, "result_")]
     return [
         values
         for result in results
-        if result is not None
         for values in (result.credibility_thresholds, result.confidence_thresholds)
     ]
 
@@ -160,7 +160,11 @@ def outcome(rejector, n_classes, kind, arguments):
 
 def flat(fitted, decisions):
     codes = np.searchsorted(decisions.classes, decisions.labels)
-    columns = (codes, decisions.accepted, decisions.p_values)
+    p = decisions.p_values
+    if p is None:  # two classes
+        own = np.eye(2, dtype=bool)[codes]
+        p = np.where(own, decisions.credibility[:, None], 1 - decisions.confidence[:, None])
+    columns = (codes, decisions.accepted, p)
     votes = [] if decisions.votes is None else decisions.votes
     return np.concatenate([np.ravel(part).astype(float) for part in (*thresholds(fitted), *columns, votes)])
 

@@ -30,12 +30,12 @@ from transcendent.arrays import take_rows
 from transcendent.artifacts import open_artifact, save
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.measures import (
-    CallableMeasure,
     HiddenLayerSVM,
     NeighbourRatio,
     NeighbourShare,
     ProbabilityMargin,
 )
+from transcendent.measures.base import FunctionMeasure
 
 JUDGE_BATCHES = (
     "CP-Reject",
@@ -171,7 +171,7 @@ def check_from_artifacts(n_objects, folder):
     np.save(folder / "dense.npy", X)
     sp.save_npz(folder / "sparse.npz", sp.csr_matrix(X))
     for name, (rejector, kind) in CASES.items():
-        if isinstance(getattr(rejector, "measure", None), CallableMeasure):
+        if isinstance(getattr(rejector, "measure", None), FunctionMeasure):
             continue
         path = folder / f"{name}.transcendent"
         save(again := fitted(name), path)

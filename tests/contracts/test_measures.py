@@ -23,7 +23,6 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from transcendent.measures import (
-    CallableMeasure,
     CentroidDistance,
     Density,
     HiddenLayerSVM,
@@ -37,7 +36,7 @@ from transcendent.measures import (
     TreeDisagreement,
     choose_measure,
 )
-from transcendent.measures.base import checked_scores
+from transcendent.measures.base import FunctionMeasure, checked_scores
 
 MLP = MLPClassifier((8,), max_iter=5000, tol=1e-3, random_state=0)
 LIGHTGBM = LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1, random_state=0)
@@ -78,7 +77,7 @@ PAIRS = [
     (OneVsRestMeasure(Density(), estimator=GaussianNB()), LIGHTGBM),
     (SecondOpinion(GaussianNB()), LinearSVC()),
     (SecondOpinion(LIGHTGBM, ProbabilityMargin()), LogisticRegression()),
-    (CallableMeasure(lambda estimator, X: -estimator.predict_proba(X)), LogisticRegression()),
+    (FunctionMeasure(lambda estimator, X: -estimator.predict_proba(X)), LogisticRegression()),
 ]
 SPARSE = [
     pair

@@ -151,10 +151,10 @@ class TestEveryEvaluator:
             lambda: fitted.predict_p(outliers),
             lambda: fitted.recalibrate(outliers, labels),
         ):
-            with pytest.raises(MeasureError, match="CallableMeasure contain NaN or infinity"):
+            with pytest.raises(MeasureError, match="FunctionMeasure contain NaN or infinity"):
                 call()
         assert frozen_state(fitted) == before
-        with pytest.raises(MeasureError, match="CallableMeasure contain NaN or infinity"):
+        with pytest.raises(MeasureError, match="FunctionMeasure contain NaN or infinity"):
             fitted.fit(outliers, labels)
 
 
@@ -274,9 +274,8 @@ def test_thresholds_that_cannot_be_had_do_not_cost_the_fit(evaluator):
 
 def frozen_state(evaluator):
     """Everything a user can see of an evaluator's state, the bits of its arrays included."""
-    detectors = getattr(evaluator, "detectors_", [evaluator])
-    calibrations = [getattr(each, "calibration", getattr(each, "calibration_", None)) for each in detectors]
-    results = [getattr(each, "result", getattr(each, "result_", None)) for each in detectors]
+    judges = getattr(evaluator, "judges_", [evaluator])
+    calibrations, results = [judge.calibration_ for judge in judges], [judge.result_ for judge in judges]
     return pickle.dumps((evaluator.search_, calibrations, results, sorted(vars(evaluator))))
 
 

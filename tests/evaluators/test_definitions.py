@@ -1,7 +1,5 @@
 """What the evaluators compute is what their definitions say."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -19,8 +17,8 @@ from transcendent import (
     QuartileSearch,
     TransductiveEvaluator,
 )
-from transcendent.evaluators.base import _vote
-from transcendent.evaluators.calibration import Judgement
+from transcendent.decisions import Decisions
+from transcendent.evaluators.cross import vote
 from transcendent.evaluators.splits import folds
 from transcendent.measures import NeighbourRatio
 
@@ -153,48 +151,32 @@ def test_mean_p_values_of_folds_that_agree_on_one_are_one(k):
     assert surely.max() == 1
 
 
+def decided(label, p):
+    """What one fold that accepts its label says about one object."""
+    return Decisions(np.array([label]), np.array([True]), p[:, label], np.array([1.0]), np.arange(2), p)
+
+
 def test_equal_mean_credibilities_go_by_class_order():
     """Whatever the order in which the folds' credibilities are added up."""
 
     def says(label, p):
-        codes = np.array([label])
-        values = np.array([[p, 0.0], [0.0, p]])[codes]
-        return SimpleNamespace(
-            judge=lambda X, u: Judgement(codes, values, np.array([p]), np.array([1.0]), np.array([True]))
-        )
+        return decided(label, np.array([[p, 0.0], [0.0, p]])[[label]])
 
     folds = [says(0, 0.3), says(0, 0.2), says(0, 0.1), says(1, 0.1), says(1, 0.2), says(1, 0.3)]
     for order in (folds, folds[::-1]):
-        votes, judged = _vote(order, None, None)
-        assert judged.codes.tolist() == [0]
-        assert votes.tolist() == [3]
+        judged = vote(order, quorum=1)
+        assert judged.labels.tolist() == [0]
+        assert judged.votes.tolist() == [3]
 
 
 def test_folds_that_predict_another_label_do_not_break_ties():
     """Credibility is that of a predicted label; the p-values of the others only enter the reported mean."""
 
-    def says(label, p):
-        codes, values = np.array([label]), np.array([p])
-        credibility = values[:, label]
-        return SimpleNamespace(
-            judge=lambda X, u: Judgement(codes, values, credibility, np.array([1.0]), np.array([True]))
-        )
-
-    two = [says(0, [0.5, 0.45]), says(1, [0.0, 0.4])]
+    two = [decided(0, np.array([[0.5, 0.45]])), decided(1, np.array([[0.0, 0.4]]))]
     for order in (two, two[::-1]):
-        _, judged = _vote(order, None, None)
-        assert judged.codes.tolist() == [0]
+        judged = vote(order, quorum=1)
+        assert judged.labels.tolist() == [0]
         assert judged.credibility.tolist() == [0.25]
-
-
-def test_smoothed_p_values_of_new_objects_have_draws_of_their_own():
-    X, y = data(400)
-    ice = InductiveEvaluator(
-        LogisticRegression(), measure=lambda e, X: np.zeros((len(X), 2)), p_value="smoothed", random_state=0
-    ).fit(X, y)
-    n = len(ice.calibration_.scores)
-    assert not np.any(np.isclose(ice.predict_p(X[:n]), ice.calibration_.p_values, atol=1e-3).all(axis=1))
-    assert ice.predict_p(X).tolist() == ice.predict_p(X).tolist()
 
 
 def test_splitters_are_taken_as_they_are():
@@ -202,9 +184,9 @@ def test_splitters_are_taken_as_they_are():
     splitter = StratifiedKFold(3, shuffle=True, random_state=1)
     cce = CrossConformalEvaluator(LogisticRegression(), cv=splitter).fit(X, y)
     parts = [test for _, test in splitter.split(X, y)]
-    for detector, rows in zip(cce.detectors_, parts, strict=True):
-        expected = InductiveEvaluator(FrozenEstimator(detector.detector.estimator)).fit(X[rows], y[rows])
-        same_calibration(detector.calibration, expected.calibration_)
+    for detector, judge, rows in zip(cce.detectors_, cce.judges_, parts, strict=True):
+        expected = InductiveEvaluator(FrozenEstimator(detector.estimator)).fit(X[rows], y[rows])
+        same_calibration(judge.calibration_, expected.calibration_)
     tce = TransductiveEvaluator(LogisticRegression(), cv=splitter).fit(X, y)
     assert len(tce.calibration_.scores) == 90
     with pytest.raises(ValueError, match="exactly once"):
@@ -272,9 +254,9 @@ class TestAfterwards:
         new = data(100, seed=1)[0]
         search = ExactSearch("accuracy", max_rejection=0.4)
         once = clone(evaluator).fit(X, y)
-        models = [d.detector.estimator for d in once.detectors_]
+        models = [d.estimator for d in once.detectors_]
         once.rethreshold(search)
-        assert [d.detector.estimator for d in once.detectors_] == models
+        assert [d.estimator for d in once.detectors_] == models
         again = clone(evaluator).set_params(search=search).fit(X, y)
         assert once.thresholds_.tolist() == again.thresholds_.tolist()
         assert once.decide(new).accepted.tolist() == again.decide(new).accepted.tolist()
@@ -283,18 +265,18 @@ class TestAfterwards:
         X, y = data(300)
         later, labels = data(150, seed=2)
         fitted = clone(evaluator).fit(X, y)
-        models = [d.detector.estimator for d in fitted.detectors_]
+        models = [d.estimator for d in fitted.detectors_]
         fitted.recalibrate(later, labels)
-        for detector, model in zip(fitted.detectors_, models, strict=True):
-            assert detector.detector.estimator is model
+        for detector, judge, model in zip(fitted.detectors_, fitted.judges_, models, strict=True):
+            assert detector.estimator is model
             expected = InductiveEvaluator(FrozenEstimator(model)).fit(later, labels)
-            same_calibration(detector.calibration, expected.calibration_)
-            assert detector.result.credibility_thresholds.tolist() == expected.thresholds_.tolist()
+            same_calibration(judge.calibration_, expected.calibration_)
+            assert judge.thresholds_.tolist() == expected.thresholds_.tolist()
 
     def test_chunks_and_threads_change_nothing(self, evaluator, monkeypatch):
         X, y = data(300)
         new = data(300, seed=1)[0]
-        for p_value in ("paper", "smoothed"):
+        for p_value in ("paper", "plus_one"):
             fitted = clone(evaluator).set_params(p_value=p_value).fit(X, y)
             whole = fitted.decide(new)
             with monkeypatch.context() as patch:
@@ -309,8 +291,8 @@ class TestAfterwards:
         X, y = data(300)
         alone = clone(evaluator).fit(X, y)
         together = clone(evaluator).set_params(n_jobs=2).fit(X, y)
-        for a, b in zip(alone.detectors_, together.detectors_, strict=True):
-            same_calibration(a.calibration, b.calibration)
+        for a, b in zip(alone.judges_, together.judges_, strict=True):
+            same_calibration(a.calibration_, b.calibration_)
 
 
 def test_alpha_assessment_splits_right_from_wrong():

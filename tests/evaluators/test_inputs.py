@@ -120,7 +120,7 @@ def test_detectors(make, detector, n_classes):
     X, y = data(n_classes=n_classes)
     evaluator = make(detector).fit(X, y)
     check(evaluator.decide(X), y)
-    check(make(FrozenEstimator(evaluator.detectors_[0].detector.estimator)).fit(X, y).decide(X), y)
+    check(make(FrozenEstimator(evaluator.detectors_[0].estimator)).fit(X, y).decide(X), y)
 
 
 @every_evaluator
@@ -216,15 +216,13 @@ def test_sample_weights_reach_the_detector(make, kind, routing):
     detector = LogisticRegression().set_fit_request(sample_weight=True)
     weighted = make(detector).fit(X, y, sample_weight=kind(weights))
     plain = make(LogisticRegression()).fit(X, y)
-    assert not np.allclose(
-        weighted.detectors_[0].detector.estimator.coef_, plain.detectors_[0].detector.estimator.coef_
-    )
+    assert not np.allclose(weighted.detectors_[0].estimator.coef_, plain.detectors_[0].estimator.coef_)
     # Rows without weight change nothing: whatever they are, the fit is the same.
     noisy = np.where((weights > 0)[:, None], X, 100.0)
     again = make(detector).fit(noisy, y, sample_weight=kind(weights))
     np.testing.assert_allclose(
-        again.detectors_[0].detector.estimator.coef_,
-        weighted.detectors_[0].detector.estimator.coef_,
+        again.detectors_[0].estimator.coef_,
+        weighted.detectors_[0].estimator.coef_,
         atol=1e-4,
     )
 

@@ -92,7 +92,7 @@ SEARCH = GridSearchCV(LinearSVC(), {"C": [0.1, 1.0]}, cv=2)
             "step 'standardscaler' of the pipeline is fitted",
         ),
         (GaussianNB(), Margin(), "GaussianNB does not give what Margin asks for"),
-        (GaussianNB(), lambda e, X: -e.predict_proba(X), "CallableMeasure has no left_out_scores"),
+        (GaussianNB(), lambda e, X: -e.predict_proba(X), "FunctionMeasure has no left_out_scores"),
         (LinearSVC(class_weight="balanced"), "auto", "class_weight='balanced' changes"),
         (LinearSVC(penalty="l1", dual=False), "auto", "for penalty='l2'"),
         (

@@ -24,10 +24,10 @@ from xgboost import XGBClassifier
 
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, ScoreEvaluator, TransductiveEvaluator
 from transcendent.errors import MeasureError
-from transcendent.evaluators.calibration import Calibration
+from transcendent.judging.calibration import Calibration
+from transcendent.judging.merging import Merging
 from transcendent.measures import (
     CombinedMeasure,
-    DenseColumns,
     HiddenLayerSVM,
     Margin,
     NeighbourRatio,
@@ -35,11 +35,9 @@ from transcendent.measures import (
     SecondOpinion,
     drift_measure,
 )
-from transcendent.merging import Merging
+from transcendent.measures.drift import DenseColumns
 
 pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
-
-RULES = ("fisher", "geometric", "minimum", "cauchy")
 
 
 def parts():
@@ -84,14 +82,14 @@ coarse = arrays(float, (14, 2, 3), elements=st.integers(0, 4).map(float))
 
 
 @settings(max_examples=60)
-@given(coarse, coarse, st.sampled_from(RULES), st.sampled_from(["class", "all"]))
-def test_p_values_follow_the_definition(old, new, rule, bag):
+@given(coarse, coarse, st.sampled_from(["class", "all"]))
+def test_p_values_follow_the_definition(old, new, bag):
     calibration = Calibration(
         classes=np.array([0, 1]),
         scores=old,
         actual=np.arange(14) % 2,
         predicted=np.arange(14) % 3 % 2,
-        merging=Merging(rule, bag=bag),
+        merging=Merging(bag=bag),
     )
     found = calibration.table.p_values(calibration.merge(new))
     np.testing.assert_array_equal(found, naive(calibration, new, calibration.merging))
@@ -139,7 +137,7 @@ def transductive_count(calibration, new, c):
     return int(np.sum(merged >= merged[-1]))
 
 
-def steps_too_high(old, new, rule):
+def steps_too_high(old, new):
     """Of each new object and class, how many steps of the bag the p-value is above the transductive one."""
     n = len(old)
     calibration = Calibration(
@@ -148,7 +146,7 @@ def steps_too_high(old, new, rule):
         actual=np.arange(n) % 2,
         predicted=np.arange(n) % 2,
         form="plus_one",
-        merging=Merging(rule),
+        merging=Merging(),
     )
     found = calibration.table.p_values(calibration.merge(new), "plus_one") * (n // 2 + 1)
     expected = [[transductive_count(calibration, one, c) for c in (0, 1)] for one in new]
@@ -156,17 +154,17 @@ def steps_too_high(old, new, rule):
 
 
 @settings(max_examples=60)
-@given(coarse, coarse, st.sampled_from(RULES))
-def test_p_values_are_never_below_those_of_full_transduction(old, new, rule):
-    assert steps_too_high(old, new, rule).min() >= 0
-    assert steps_too_high(old[:, :, :1], new[:, :, :1], rule).max() <= 1
+@given(coarse, coarse)
+def test_p_values_are_never_below_those_of_full_transduction(old, new):
+    assert steps_too_high(old, new).min() >= 0
+    assert steps_too_high(old[:, :, :1], new[:, :, :1]).max() <= 1
 
 
 def test_p_values_are_half_a_step_above_those_of_full_transduction():
     rng = np.random.default_rng(0)
     for n_parts in (2, 3, 6):
         scores = 0.7 * rng.normal(size=(300, 1, 1)) + rng.normal(size=(300, 2, n_parts))
-        steps = steps_too_high(scores[:200], scores[200:], "fisher")
+        steps = steps_too_high(scores[:200], scores[200:])
         assert 0.3 < steps.mean() < 0.7
         assert np.quantile(steps, 0.99) <= 3
 
@@ -178,22 +176,11 @@ def test_p_values_can_be_many_steps_above_those_of_full_transduction():
     others = sorted(set(range(1, 25)) - {rank for rank, _ in crossing})
     ranks = np.array(crossing + [(rank, rank) for rank in others])  # 1 is the strangest
     old = np.repeat(-ranks[:, None, :].astype(float), 2, axis=0).repeat(2, axis=1)
-    assert (steps_too_high(old, np.full((1, 2, 2), -11.5), "fisher") == 13).all()
-
-
-def test_fisher_and_the_geometric_mean_are_one_rule():
-    X, y = data()
-    by_fisher, by_geometric = (
-        InductiveEvaluator(LinearSVC(), measure=CombinedMeasure(parts(), rule=rule), random_state=0)
-        .fit(X[:200], y[:200])
-        .predict_p(X[200:])
-        for rule in ("fisher", "geometric")
-    )
-    np.testing.assert_allclose(by_fisher, by_geometric, atol=0.011)  # ties may round apart: a step of the bag
+    assert (steps_too_high(old, np.full((1, 2, 2), -11.5)) == 13).all()
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("weights", [None, "learned", [1, 2, 0]])
+@pytest.mark.parametrize("weights", [None, [1, 2, 0]])
 @pytest.mark.parametrize("bag", ["class", "all"])
 @pytest.mark.parametrize(
     "evaluator",
@@ -249,8 +236,7 @@ def test_transduction_refits_where_a_part_has_no_shortcut():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bag", ["class", "all"])
-@pytest.mark.parametrize("rule", ["fisher", "minimum"])
-def test_p_values_of_the_true_label_are_valid(rule, bag):
+def test_p_values_of_the_true_label_are_valid(bag):
     """Few calibration objects, so that a step of the bag would show; the parts depend on each other."""
     rng, runs, n = np.random.default_rng(0), 3000, 20
     p = np.empty((runs, 2))
@@ -264,7 +250,7 @@ def test_p_values_of_the_true_label_are_valid(rule, bag):
             actual=actual[:n],
             predicted=actual[:n],
             form="plus_one",
-            merging=Merging(rule, bag=bag),
+            merging=Merging(bag=bag),
         )
         new = calibration.table.p_values(calibration.merge(scores[n:]), "plus_one")
         p[run] = new[[0, 1], [0, 1]]
@@ -275,31 +261,13 @@ def test_p_values_of_the_true_label_are_valid(rule, bag):
     assert np.mean(p <= 0.5) > 0.3  # valid, and not by calling nothing strange
 
 
-@pytest.mark.slow
-def test_learned_weights_stay_close_to_valid():
-    """They are learned from the objects that calibrate, so that no proof holds; with 200 nothing shows."""
-    rng, runs, n = np.random.default_rng(1), 600, 200
-    p = []
-    for _ in range(runs):
-        y = rng.integers(0, 2, n + 1)
-        scores = rng.normal(size=(n + 1, 2, 3))
-        scores[np.arange(n + 1), 1 - y] += 1.0
-        predicted = np.argmin(scores.sum(axis=2), axis=1)
-        evaluator = ScoreEvaluator(weights="learned", p_value="plus_one").fit(
-            scores[:n], y[:n], predicted[:n]
-        )
-        p.append(evaluator.predict_p(scores[n:])[0, y[n]])
-    for level in (0.05, 0.1, 0.2, 0.5):
-        assert binom.sf(int(np.sum(np.array(p) <= level)) - 1, runs, level) > 1e-4
-
-
 def test_scores_alone_can_be_combined():
     X, y = data(n=600)
-    measure = CombinedMeasure(parts(), weights="learned", bag="all")
+    measure = CombinedMeasure(parts(), weights=[1, 2, 0.5], bag="all")
     ice = InductiveEvaluator(LinearSVC(), measure=measure, random_state=0).fit(X[:300], y[:300])
-    calibration, detector = ice.calibration_, ice.detectors_[0].detector
+    calibration, detector = ice.calibration_, ice.detectors_[0]
     codes, scores = detector.answer(X[300:])
-    alone = ScoreEvaluator(weights="learned", bag="all").fit(
+    alone = ScoreEvaluator(weights=[1, 2, 0.5], bag="all").fit(
         calibration.scores, ice.classes_[calibration.actual], ice.classes_[calibration.predicted]
     )
     expected, found = ice.decide(X[300:]), alone.decide(scores, ice.classes_[codes])
@@ -381,12 +349,11 @@ class TestPreset:
             ValueError,
             "3 weights for 2 measures",
         ),
-        (CombinedMeasure([Margin(), NeighbourRatio()], rule="sum"), ValueError, "rule must be one of"),
         (CombinedMeasure([Margin(), HiddenLayerSVM()]), MeasureError, "LinearSVC"),
         (
             CombinedMeasure([Margin(), lambda model, X: np.zeros(3)]),
             MeasureError,
-            "CallableMeasure gave scores",
+            "FunctionMeasure gave scores",
         ),
         (CombinedMeasure([Margin(), 3]), MeasureError, "measure must be"),
     ],

@@ -21,7 +21,6 @@ from transcendent import InductiveEvaluator
 from transcendent.errors import MeasureError
 from transcendent.estimators import see_through, transform
 from transcendent.measures import (
-    CallableMeasure,
     Density,
     HiddenLayerSVM,
     Margin,
@@ -33,7 +32,7 @@ from transcendent.measures import (
     choose_measure,
 )
 from transcendent.measures.auto import resolve_measure
-from transcendent.measures.base import checked_scores
+from transcendent.measures.base import FunctionMeasure, checked_scores
 from transcendent.measures.network import last_hidden_layer
 
 
@@ -283,7 +282,7 @@ def test_measures_that_do_not_fit_say_so(three):
 )
 def test_unusable_scores_of_a_function_are_refused(three, function, message):
     X, y = three
-    measure = CallableMeasure(function)
+    measure = FunctionMeasure(function)
     with pytest.raises(MeasureError, match=message):
         checked_scores(measure, measure.scores(LinearSVC().fit(X, y), X), (len(X), 3))
 

@@ -17,10 +17,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from transcendent import CrossConformalEvaluator, InductiveEvaluator
+from transcendent.decisions import Decisions
 from transcendent.errors import MissingExtraError
 from transcendent.report import render_report, write_report
 from transcendent.temporal import backtest
-from transcendent.temporal.result import Answers, Backtest
+from transcendent.temporal.result import Backtest
 
 mpl.use("Agg")
 
@@ -71,7 +72,7 @@ def random_backtest(
     for name in rejectors:
         predicted = np.where(rng.random(n) < 0.2, rng.integers(len(classes), size=n), actual)
         credibility = rng.random(n) * np.where(predicted == actual, 1, 0.4)
-        answers[name] = Answers(classes[predicted], credibility > 0.15, credibility, credibility)
+        answers[name] = Decisions(classes[predicted], credibility > 0.15, credibility, credibility, classes)
     return Backtest(
         periods=tuple(str(np.datetime64("2020-01") + i) for i in range(periods)),
         period=period,
@@ -258,8 +259,7 @@ def test_what_is_undefined_is_a_dash_with_the_reason():
     result = random_backtest()
     (name, answer), *_ = result.answers.items()
     empty = (result.period == 3) | (result.period == 5)
-    parts = {key: getattr(answer, key)[~empty] for key in ("labels", "credibility", "confidence")}
-    everything = Answers(**parts, accepted=np.zeros((~empty).sum(), dtype=bool))
+    everything = replace(answer[~empty], accepted=np.zeros((~empty).sum(), dtype=bool))
     result = replace(
         result,
         period=result.period[~empty],

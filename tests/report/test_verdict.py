@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from transcendent.decisions import Decisions
 from transcendent.report.verdict import at_same_rate, outcome_of, uneven, verdict
 from transcendent.report.words import counted, distinct, percent, plain
-from transcendent.temporal.result import Answers, Backtest
+from transcendent.temporal.result import Backtest
 
 
 def backtest_of(y, labels, accepted, *, period=None, classes=(0, 1), pos_label=1, unit="month"):
@@ -18,7 +19,7 @@ def backtest_of(y, labels, accepted, *, period=None, classes=(0, 1), pos_label=1
         period=period,
         rows=np.arange(len(y)),
         y=y,
-        answers={"ICE": Answers(labels, accepted, credibility, credibility)},
+        answers={"ICE": Decisions(labels, accepted, credibility, credibility, np.unique(labels))},
         classes=np.array(classes),
         pos_label=pos_label,
         manifest={"period": unit},

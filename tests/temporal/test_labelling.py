@@ -83,7 +83,7 @@ def test_margins_of_every_kind_of_detector():
     for rejector in rejectors:
         assert margins(rejector.fit(X[:1000], Y[:1000]), NEW).shape == (500,)
     cce = CrossConformalEvaluator(LinearSVC(), cv=3, random_state=0).fit(X[:1000], Y[:1000])
-    each = [d.detector.estimator.decision_function(NEW) for d in cce.detectors_]
+    each = [d.estimator.decision_function(NEW) for d in cce.detectors_]
     np.testing.assert_allclose(margins(cce, NEW), np.abs(np.mean(each, axis=0)))
     proba = GaussianNB().fit(X[:1000], Y[:1000])
     found = margins(InductiveEvaluator(GaussianNB(), random_state=0).fit(X[:1000], Y[:1000]), NEW)

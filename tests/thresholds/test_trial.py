@@ -48,29 +48,6 @@ def test_the_incumbent_is_that_of_the_papers_loop(problem, patience):
         assert incumbent.thresholds.tolist() == thresholds[choice].tolist()
 
 
-def test_observed_range_is_where_the_values_are(problem):
-    y, labels, credibility = problem
-    narrow = 0.5 + credibility / 1000
-    unit = RandomSearch(trials=2000, patience=None, random_state=0).find(y, labels, narrow)
-    observed = RandomSearch(trials=2000, patience=None, sample="observed", random_state=0).find(
-        y, labels, narrow
-    )
-    assert observed.value > unit.value
-    with pytest.raises(ValueError, match="'unit' or 'observed'"):
-        RandomSearch(sample="sobol").find(y, labels, credibility)
-
-
-def test_observed_range_passes_over_objects_without_a_value(problem):
-    y, labels, credibility = problem
-    search = RandomSearch(sample="observed", random_state=0)
-    lonely = np.append(credibility, np.nan)
-    found = search.find(np.append(y, 0), np.append(labels, 0), lonely)
-    assert np.isfinite(found.credibility_thresholds).all()
-    assert found.credibility_thresholds[0] > 0
-    nobody = search.find(y, labels, np.where(labels == 0, np.nan, credibility))
-    assert np.isfinite(nobody.credibility_thresholds).all()
-
-
 def test_a_grid_that_would_never_end_is_refused(problem):
     with pytest.raises(ValueError, match=r"101\^2 trials"):
         GridSearch(max_trials=10_000).find(*problem)

@@ -4,7 +4,6 @@ import importlib
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -35,6 +34,7 @@ from transcendent.errors import (
     MissingExtraError,
     TranscendentError,
 )
+from transcendent.estimators import unwrapped
 from transcendent.extras import extra
 from transcendent.files import write_whole
 from transcendent.temporal.provenance import versions
@@ -107,12 +107,14 @@ def save(
         raise ValueError(
             f"training_period is a pair of times, its start and its end, not {training_period!r}."
         )
+    if not all(hasattr(judge, "result_") for judge in getattr(unwrapped(rejector), "judges_", ())):
+        raise ArtifactError("this rejector cannot be saved: it has no thresholds. rethreshold() finds some.")
     check_is_fitted(rejector)
     try:
         check_opens_no_files(rejector)
     except ArtifactError as reason:
         raise ArtifactError(f"this rejector cannot be saved: {reason}") from None
-    skeleton, members = take_apart(_with_thresholds(rejector))
+    skeleton, members = take_apart(rejector)
     members[_SKOPS] = _to_skops(skeleton)
     manifest = {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -345,17 +347,6 @@ def _untrusted(names: list[str]) -> str:
         f"{message} load it with trusted={names!r} (on the command line: {options}; through mlflow.pyfunc: "
         "TRANSCENDENT_TRUSTED in the environment)."
     )
-
-
-def _with_thresholds(rejector: Any) -> Any:
-    """A copy without what a search that failed left behind."""
-    if "_unthresholded" not in vars(rejector):
-        return rejector
-    if not hasattr(rejector, "detectors_"):
-        raise ArtifactError("this rejector cannot be saved: it has no thresholds. rethreshold() finds some.")
-    clean = copy(rejector)
-    del clean._unthresholded
-    return clean
 
 
 def _can_be_found(module: str, attribute: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 from transcendent.arrays import AnyArray
 from transcendent.errors import ArtifactError
 from transcendent.estimators import unwrapped
-from transcendent.evaluators.calibration import Calibration
+from transcendent.judging.calibration import Calibration
 from transcendent.temporal.provenance import describe, plain
 from transcendent.thresholds.base import SearchResult
 
@@ -61,12 +61,9 @@ def _evidence(rejector: Any) -> tuple[list[Calibration], list[SearchResult]]:
     """Calibration objects and thresholds of whatever kind of rejector this is."""
     rejector = unwrapped(rejector)
     inner = getattr(rejector, "evaluator_", rejector)
-    if hasattr(inner, "detectors_"):
-        calibrations = [each.calibration for each in inner.detectors_]
-        results = [each.result for each in inner.detectors_]
-    else:
-        calibrations = [inner.calibration_] if hasattr(inner, "calibration_") else []
-        results = [inner.result_] if hasattr(inner, "result_") else []
+    judges = getattr(inner, "judges_", [inner])
+    calibrations = [judge.calibration_ for judge in judges if hasattr(judge, "calibration_")]
+    results = [judge.result_ for judge in judges if hasattr(judge, "result_")]
     if inner is not rejector:
         results = [rejector.result_] if hasattr(rejector, "result_") else []
     return calibrations, results

@@ -12,13 +12,12 @@ from transcendent.arrays import to_npz
 from transcendent.artifacts.archives import read_arrays
 from transcendent.artifacts.contents import reachable
 from transcendent.errors import ArtifactError
-from transcendent.evaluators.calibration import Calibration
 from transcendent.extras import extra
-from transcendent.merging import Merging
+from transcendent.judging.calibration import Calibration
+from transcendent.judging.merging import Merging
 
 _BOOSTERS = {"lightgbm.basic.Booster": "lightgbm.txt", "xgboost.core.Booster": "xgboost.json"}
 _ARRAYS = ("scores", "actual", "predicted")
-_DRAWN = "p_values"  # of the smoothed form, which draws them anew at every call
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class StoredCalibration:
     classes: Any
     form: Any
     label: Any
-    random_state: Any
-    merging: Any = None
+    merging: Any
 
 
 def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
@@ -49,12 +47,9 @@ def take_apart(rejector: Any) -> tuple[Any, dict[str, bytes]]:
             raise ArtifactError(f"this rejector cannot be saved: {thing!r:.60} has True or False for a key.")
         if isinstance(thing, Calibration):
             member = f"calibration-{len(members)}.npz"
-            names = (*_ARRAYS, _DRAWN) if thing.form == "smoothed" else _ARRAYS
-            members[member] = to_npz({name: getattr(thing, name) for name in names})
-            merging = None if thing.learned is None else dict(vars(thing.learned))
-            return StoredCalibration(
-                member, thing.classes, thing.form, thing.label, thing.random_state, merging
-            )
+            members[member] = to_npz({name: getattr(thing, name) for name in _ARRAYS})
+            merging = None if thing.merging is None else dict(vars(thing.merging))
+            return StoredCalibration(member, thing.classes, thing.form, thing.label, merging)
         if (suffix := _BOOSTERS.get(type_name(thing))) is not None:
             member = f"booster-{len(members)}.{suffix}"
             members[member] = _booster_to_bytes(thing)
@@ -76,17 +71,13 @@ def put_together(
                 raise ArtifactError(f"{thing.member} in it does not have a column for each class.")
             if (arrays["scores"].ndim == 2) != (thing.merging is None):
                 raise ArtifactError(f"{thing.member} in it does not have the parts it is to merge.")
-            calibration = Calibration(
+            return Calibration(
                 classes=thing.classes,
                 **{name: arrays[name] for name in _ARRAYS},
                 form=thing.form,
                 label=thing.label,
-                random_state=thing.random_state,
                 merging=_merging(thing, arrays["scores"]),
             )
-            if thing.form == "smoothed":
-                vars(calibration)[_DRAWN] = arrays[_DRAWN]
-            return calibration
         if isinstance(thing, StoredBooster):
             return _booster_from_bytes(thing.member, members[thing.member])
         return None
@@ -121,7 +112,7 @@ def read_calibrations(members: Mapping[str, bytes]) -> dict[str, dict[str, Any]]
     for member, data in members.items():
         if member.startswith("calibration-"):
             arrays = found[member] = read_arrays(member, data)
-            if not set(_ARRAYS) <= set(arrays) <= {*_ARRAYS, _DRAWN} or not _belong_together(**arrays):
+            if set(arrays) != set(_ARRAYS) or not _belong_together(**arrays):
                 raise ArtifactError(f"{member} in it does not hold the arrays of calibration objects.")
     return found
 
@@ -131,9 +122,7 @@ def type_name(thing: Any) -> str:
     return f"{type(thing).__module__}.{type(thing).__qualname__}"
 
 
-def _belong_together(scores: Any, actual: Any, predicted: Any, p_values: Any = None) -> bool:
-    if p_values is not None and (p_values.shape != scores.shape[:2] or p_values.dtype.kind != "f"):
-        return False
+def _belong_together(scores: Any, actual: Any, predicted: Any) -> bool:
     n, kinds = len(actual), (scores.dtype.kind, actual.dtype.kind, predicted.dtype.kind)
     if scores.ndim not in (2, 3) or kinds != ("f", "i", "i") or not len(scores) == n == len(predicted) > 0:
         return False

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 
 from transcendent.artifacts.artifact import Artifact
 from transcendent.errors import ArtifactError, MissingExtraError, TranscendentError
-from transcendent.evaluators.scores import ScoreEvaluator
+from transcendent.judging.judge import ScoreEvaluator
 from transcendent.text import visible
 
 SECONDS = 120  # and one more for each megabyte of the artifact

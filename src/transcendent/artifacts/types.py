@@ -4,21 +4,18 @@ import transcendent
 from transcendent import baselines, measures
 from transcendent.artifacts.parts import StoredBooster, StoredCalibration
 from transcendent.baselines.droidevolver import _Learners, _Pool
-from transcendent.baselines.probability import _Judge
-from transcendent.evaluators import CalibratedDetector, Detector
+from transcendent.measures.detector import Detector
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import Constraint, SearchResult
 
 _PUBLIC = [getattr(module, name) for module in (transcendent, baselines, measures) for name in module.__all__]
 _PARTS = (
-    CalibratedDetector,
     Constraint,
     Detector,
     SearchResult,
     SparseSearch,
     StoredBooster,
     StoredCalibration,
-    _Judge,
     _Learners,
     _Pool,
 )

@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent.evaluators.base import DetectorWrapper
 from transcendent.evaluators.inductive import InductiveEvaluator
-from transcendent.pvalues import Form
+from transcendent.judging.pvalues import Form
 from transcendent.thresholds.exact import ExactSearch
 
 

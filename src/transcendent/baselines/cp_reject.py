@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions
+from transcendent.decisions import Decisions, p_values_of
 
 
 class CPReject(CalibratedBaseline):
@@ -51,8 +51,6 @@ class CPReject(CalibratedBaseline):
     (524, 30)
     """
 
-    ranked_by = "confidence"
-
     def __init__(
         self,
         estimator: Any,
@@ -82,13 +80,12 @@ class CPReject(CalibratedBaseline):
     def predict(self, X: Any) -> AnyArray:
         """The class of each object's largest p-value."""
         check_is_fitted(self, "evaluator_")
-        return np.asarray(self.classes_[_largest(self.evaluator_.decide(X))])
+        return np.asarray(self.classes_[self._largest(X)[0]])
 
     def decide(self, X: Any) -> Decisions:
         """Label every object of the batch and keep the most confident."""
         check_is_fitted(self, "evaluator_")
-        answers = self.evaluator_.decide(X)
-        codes, p = _largest(answers), answers.p_values
+        codes, p = self._largest(X)
         credibility = p[np.arange(len(p)), codes]
         second = np.partition(p, -2, axis=1)[:, -2]
         return Decisions(
@@ -96,9 +93,17 @@ class CPReject(CalibratedBaseline):
             accepted=self._kept(second, credibility),
             credibility=credibility,
             confidence=1 - second,
-            p_values=p,
             classes=self.classes_,
+            p_values=p,
+            ranked_by="confidence",
         )
+
+    def _largest(self, X: Any) -> tuple[IntArray, FloatArray]:
+        """Position of the largest p-value (the detector's own answer wins a tie), and all p-values."""
+        answers = self.evaluator_.decide(X)
+        p = p_values_of(answers)
+        own = np.searchsorted(answers.classes, answers.labels)
+        return np.where(answers.credibility >= p.max(axis=1), own, p.argmax(axis=1)), p
 
     def _kept(self, second: FloatArray, credibility: FloatArray) -> BoolArray:
         n = len(second)
@@ -111,11 +116,3 @@ class CPReject(CalibratedBaseline):
         last = order[n_kept - 1]
         as_sure = (second == second[last]) & (credibility >= credibility[last])
         return np.asarray((second < second[last]) | as_sure)
-
-
-def _largest(answers: Decisions) -> IntArray:
-    """Position of the largest p-value; the detector's own answer wins a tie."""
-    p = answers.p_values
-    own = np.searchsorted(answers.classes, answers.labels)
-    largest = p.argmax(axis=1)
-    return np.where(answers.credibility >= p.max(axis=1), own, largest)

@@ -145,7 +145,6 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
             accepted=votes.sum(axis=1) == _N_LEARNERS,
             credibility=p[each, codes],
             confidence=1 - p[each, 1 - codes],
-            p_values=p,
             classes=self.classes_,
             votes=votes[each, codes],
         )

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -12,19 +11,20 @@ from transcendent.arrays import AnyArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
 from transcendent.cells import pointing_out
 from transcendent.decisions import Decisions
-from transcendent.evaluators.calibration import resolve_search
+from transcendent.judging.calibration import resolve_search
+from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding
 from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
-from transcendent.pvalues import credibility_and_confidence, merge_ties, rounding
+from transcendent.measures.second_opinion import SecondOpinion
 
 
 class ProbabilityThresholds(CalibratedBaseline):
     """Accepts an answer if its probability reaches a threshold of the answered class.
 
     Fitted and calibrated on the rows an `InductiveEvaluator` would take, with thresholds from the same
-    search, but on probabilities instead of p-values. In the decisions ``p_values`` are probabilities,
-    ``credibility`` is that of the label.
+    search, but on probabilities instead of p-values. In the decisions ``credibility`` is the probability of
+    the label, ``confidence`` one minus the largest of any other; there are no p-values.
 
     Parameters
     ----------
@@ -125,19 +125,18 @@ class ProbabilityThresholds(CalibratedBaseline):
             accepted=self.result_.accepts(codes, credibility, confidence),
             credibility=credibility,
             confidence=confidence,
-            p_values=p,
             classes=self.classes_,
         )
 
     def _measure(self) -> Measure:
         if self.judge is not None:
-            return _Judge(self.judge)
+            return SecondOpinion(self.judge, Probability())
         return Probability() if hasattr(self.estimator, "predict_proba") else Margin()
 
     @pointing_out
     def _answer(self, X: Any) -> tuple[IntArray, FloatArray]:
         (rows,) = indexable(self.evaluator_._check_rows(X))
-        codes, scores = self.evaluator_.detectors_[0].detector.answer(rows)
+        codes, scores = self.evaluator_.detectors_[0].answer(rows)
         return codes, self._probabilities(scores)
 
     def _probabilities(self, scores: FloatArray) -> FloatArray:
@@ -145,20 +144,3 @@ class ProbabilityThresholds(CalibratedBaseline):
         if not isinstance(self.evaluator_.measure_, Margin):
             return -scores
         return np.asarray((1 - scores / (1 + np.abs(scores))) / 2)
-
-
-class _Judge(Measure):
-    """Negated probability that another model, fitted beside the detector, gives the class."""
-
-    needs_rows = True
-
-    def __init__(self, judge: Any) -> None:
-        self.judge = judge
-
-    def fit(self, estimator: Any, X: Any, y: Any) -> Self:  # noqa: ARG002
-        self.judge_ = clone(self.judge).fit(X, y)
-        return self
-
-    def scores(self, estimator: Any, X: Any) -> FloatArray:
-        columns = np.searchsorted(self.judge_.classes_, estimator.classes_)
-        return Probability().scores(self.judge_, X)[:, columns]

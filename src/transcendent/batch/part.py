@@ -261,4 +261,4 @@ def _repeated(codes: IntArray, values: AnyArray) -> Any:
 
 def _nothing(classes: AnyArray) -> Decisions:
     none = np.empty(0)
-    return Decisions(classes[:0], none.astype(bool), none, none, np.empty((0, len(classes))), classes)
+    return Decisions(classes[:0], none.astype(bool), none, none, classes, np.empty((0, len(classes))))

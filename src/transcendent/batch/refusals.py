@@ -1,5 +1,6 @@
 """Decisions about the rows that a rejector takes, and its own reasons for refusing the others."""
 
+from dataclasses import replace
 from traceback import walk_tb
 from typing import Any
 
@@ -50,9 +51,9 @@ def _joined(taken: list[tuple[IntArray, Decisions]]) -> Decisions | None:
     if len(taken) < 2:
         return taken[0][1] if taken else None
     order = np.argsort(np.concatenate([rows for rows, _ in taken]))
-    names = ("labels", "accepted", "credibility", "confidence", "p_values")
-    columns = {name: np.concatenate([getattr(made, name) for _, made in taken])[order] for name in names}
-    return Decisions(**columns, classes=taken[0][1].classes)
+    each = [made.columns() for _, made in taken]
+    columns = {name: np.concatenate([made[name] for made in each])[order] for name in each[0]}
+    return replace(taken[0][1], **columns)  # type: ignore[arg-type]  # arrays all
 
 
 def _rows_blamed(error: Exception, n: int) -> BoolArray:

@@ -26,10 +26,10 @@ from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
 from transcendent.batch.places import hidden, is_local, list_files, locate, write_json_whole
 from transcendent.batch.plan import Digest, Part, cut, find_files
-from transcendent.budget import RejectionBudget
 from transcendent.decisions import summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
-from transcendent.evaluators.scores import ScoreEvaluator
+from transcendent.evaluators.budget import RejectionBudget
+from transcendent.judging.judge import ScoreEvaluator
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,11 +248,6 @@ def _load(
         raise ValueError(
             f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
             "decided in parts. Give the rejector inside it, or one with thresholds."
-        )
-    if getattr(loaded, "p_value", None) == "smoothed":
-        raise ValueError(
-            "smoothed p-values are drawn by an object's place among those it is given with, so a table "
-            "cannot be decided in parts. Take p_value='paper' or 'plus_one'."
         )
     if not hasattr(loaded, "decide") or not hasattr(loaded, "classes_"):
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")

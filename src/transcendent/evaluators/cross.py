@@ -1,5 +1,6 @@
 """The cross-conformal evaluator (CCE): one inductive evaluator per fold, and a vote among them."""
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,12 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent import parallel
 from transcendent.arrays import FloatArray, IntArray, take_rows
 from transcendent.cells import pointing_out
-from transcendent.decisions import Decisions
-from transcendent.evaluators.base import Detector, FoldedEvaluator, Training
+from transcendent.decisions import Decisions, p_values_of
+from transcendent.evaluators.base import ConformalEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
+from transcendent.judging.calibration import CalibrationLabel
+from transcendent.judging.pvalues import Form, credibility_and_confidence
+from transcendent.measures.detector import Answer, Detector
 
 
-class CrossConformalEvaluator(FoldedEvaluator):
+class CrossConformalEvaluator(ConformalEvaluator):
     """Splits the rows into folds; each fold calibrates a detector fitted on all the others.
 
     The label of an object is the one most folds predict. A tie goes to the higher mean credibility among the
@@ -36,9 +40,10 @@ class CrossConformalEvaluator(FoldedEvaluator):
     ----------
     classes_ : array of shape (classes,)
         The labels there are, sorted.
-    detectors_ : list of CalibratedDetector
-        Detector, measure, calibration objects and thresholds of each fold:
-        ``detectors_[0].result`` is what the first fold promises.
+    detectors_ : list of Detector
+        Detector and measure of each fold.
+    judges_ : list of ScoreEvaluator
+        Calibration objects and thresholds of each fold; ``judges_[0].result_`` is what the first promises.
     thresholds_ : array of shape (folds, classes)
         Credibility thresholds.
     search_ : Search
@@ -56,6 +61,29 @@ class CrossConformalEvaluator(FoldedEvaluator):
     True
     """
 
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        measure: Any = "auto",
+        search: Any = "auto",
+        cv: Any = 10,
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.measure = measure
+        self.search = search
+        self.cv = cv
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
     @pointing_out
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit, calibrate and threshold one detector per fold; ``params`` go to their ``fit``, routed."""
@@ -71,18 +99,14 @@ class CrossConformalEvaluator(FoldedEvaluator):
             label="fitting folds",
             verbose=self.verbose,
         )
-        return self._finish_fit(
-            [
-                (detector, self._calibration(detector.measure, predicted, scores, training.y[rows]))
-                for detector, predicted, scores, rows in fitted
-            ]
-        )
+        detectors, answers, rows = zip(*fitted, strict=True)
+        return self._finish_fit(list(detectors), list(answers), [training.y[part] for part in rows])
 
     @property
     def thresholds_(self) -> FloatArray:
         """(folds, classes) credibility thresholds."""
-        check_is_fitted(self, "detectors_")
-        return np.array([d.result.credibility_thresholds for d in self.detectors_])
+        check_is_fitted(self)
+        return np.array([judge.thresholds_ for judge in self.judges_])
 
     def decide(self, X: Any, *, quorum: int | None = None) -> Decisions:
         """Label every object and say which labels to accept.
@@ -94,18 +118,46 @@ class CrossConformalEvaluator(FoldedEvaluator):
         quorum : int or None
             How many folds must both predict the label and accept it; by default more than half.
         """
-        check_is_fitted(self, "detectors_")
+        check_is_fitted(self)
         k = len(self.detectors_)
         if quorum is None:
             quorum = k // 2 + 1
         if not isinstance(quorum, int | np.integer) or not 1 <= quorum <= k:
             raise ValueError(f"quorum={quorum!r} must be an integer between 1 and the {k} folds.")
-        return self._decide(X, int(quorum))
+        return self._in_chunks(X, partial(self._vote, quorum=int(quorum)))
+
+    def _vote(self, X: Any, quorum: int) -> Decisions:
+        pairs = zip(self.judges_, self.detectors_, strict=True)
+        return vote([judge.judge(*detector.answer(X)) for judge, detector in pairs], quorum)
 
 
-def _fit_fold(
-    training: Training, splits: list[Split], i: int
-) -> tuple[Detector, IntArray, FloatArray, IntArray]:
+def _fit_fold(training: Training, splits: list[Split], i: int) -> tuple[Detector, Answer, IntArray]:
     train, test = splits[i]
     detector = training.fit(train)
-    return detector, *detector.answer(take_rows(training.X, test)), test
+    return detector, detector.answer(take_rows(training.X, test)), test
+
+
+def vote(each: list[Decisions], quorum: int) -> Decisions:
+    """The plurality label, what the folds say of it on average, and how many both predict and accept it."""
+    classes, shape = each[0].classes, p_values_of(each[0]).shape
+    rows, codes = np.arange(shape[0]), [np.searchsorted(classes, one.labels) for one in each]
+    ballots, credibility, p = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    for one, own in zip(each, codes, strict=True):
+        ballots[rows, own] += 1
+        credibility[rows, own] += one.credibility
+        p += p_values_of(one)
+    p /= len(each)
+    leading = ballots == ballots.max(axis=1, keepdims=True)
+    # Rounded, since equal credibilities summed in another order differ in the last bit.
+    label = np.argmax(np.where(leading, credibility.round(9), -1.0), axis=1)
+    votes = np.sum([(own == label) & one.accepted for one, own in zip(each, codes, strict=True)], axis=0)
+    mean_credibility, confidence = credibility_and_confidence(p, label)
+    return Decisions(
+        labels=classes[label],
+        accepted=votes >= quorum,
+        credibility=mean_credibility,
+        confidence=confidence,
+        p_values=p,
+        classes=classes,
+        votes=votes,
+    )

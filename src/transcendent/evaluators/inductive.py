@@ -8,14 +8,15 @@ from sklearn.utils import check_random_state
 
 from transcendent.arrays import take_rows
 from transcendent.cells import pointing_out
-from transcendent.evaluators.base import ConformalEvaluator, SingleDetectorMixin, needs_rows
-from transcendent.evaluators.calibration import CalibrationLabel
+from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
+from transcendent.judging.calibration import CalibrationLabel
+from transcendent.judging.pvalues import Form
 from transcendent.measures.auto import resolve_measure
-from transcendent.pvalues import Form
+from transcendent.measures.detector import needs_rows
 
 
-class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
+class InductiveEvaluator(OneDetectorEvaluator):
     """Fits the detector on part of the rows and calibrates on the rest: the cheapest evaluator.
 
     Parameters
@@ -31,13 +32,12 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
     calibration_size : float
         Share of the rows that calibrates: a stratified random draw, or the most recent ones if ``fit``
         is given ``times``.
-    p_value : {"paper", "plus_one", "smoothed"}
-        Which p-value; see `transcendent.pvalues`. The smoothed form with an integer ``random_state`` draws
-        the same numbers at every call: to decide one object at a time, pass a ``RandomState``.
+    p_value : {"paper", "plus_one"}
+        Which p-value; see `transcendent.judging.p_values`.
     calibration_label : {"predicted", "true"}
         ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
     random_state : int, RandomState or None
-        Seeds the split and the smoothed p-values; a detector that draws has a ``random_state`` of its own.
+        Seeds the split; a detector that draws has a ``random_state`` of its own.
     n_jobs : int or None
         How many chunks of rows ``decide`` works on at once, in threads.
     verbose : bool
@@ -47,8 +47,10 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
     ----------
     classes_ : array of shape (classes,)
         The labels there are, sorted.
-    detectors_ : list of one CalibratedDetector
-        All of the below in one object.
+    detectors_ : list of one Detector
+        The fitted detector with its measure.
+    judges_ : list of one ScoreEvaluator
+        What judges its answers.
     estimator_ : classifier
         The fitted detector.
     measure_ : Measure
@@ -133,5 +135,4 @@ class InductiveEvaluator(SingleDetectorMixin, ConformalEvaluator):
         detector = training.fit(train)
         everything = len(calibration) == len(codes)
         answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
-        calibrated = self._calibration(detector.measure, *answer, training.y[calibration])
-        return self._finish_fit([(detector, calibrated)])
+        return self._finish_fit([detector], [answer], [training.y[calibration]])

@@ -11,26 +11,18 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from transcendent import parallel
-from transcendent.arrays import FloatArray, IntArray, encode_labels, take_rows
+from transcendent.arrays import FloatArray, IntArray, take_rows
 from transcendent.cells import pointing_out
-from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
-from transcendent.estimators import see_through, transform
-from transcendent.evaluators.base import (
-    Detector,
-    FoldedEvaluator,
-    SingleDetectorMixin,
-    Training,
-    digits_there_are,
-    in_sorted_order,
-)
+from transcendent.errors import CalibrationError, NoShortcutError
+from transcendent.evaluators.base import OneDetectorEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
-from transcendent.leave_one_out.registry import Function, find_shortcut
-from transcendent.measures.base import checked_scores
+from transcendent.judging.calibration import CalibrationLabel
+from transcendent.judging.pvalues import Form
+from transcendent.leave_one_out.registry import find_shortcut
+from transcendent.measures.detector import Answer, Detector
 
-Answer = tuple[IntArray, FloatArray]
 
-
-class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
+class TransductiveEvaluator(OneDetectorEvaluator):
     """Every row trains and every row calibrates: each is scored by a model that did not see it.
 
     ``cv="loo"`` leaves out one row at a time (TCE). Where the detector has a shortcut, this follows from
@@ -71,6 +63,29 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
     leave_one_out_: str
     leave_one_out_reason_: str
 
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        measure: Any = "auto",
+        search: Any = "auto",
+        cv: Any = 10,
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = True,
+    ) -> None:
+        self.estimator = estimator
+        self.measure = measure
+        self.search = search
+        self.cv = cv
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
     @pointing_out
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
@@ -87,13 +102,13 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
             if isinstance(self.cv, str) and self.verbose:
                 self._forecast(seconds, total)
             answer = self._refit(training, splits, total)
-        return self._finish_fit([(detector, self._calibration(detector.measure, *answer, training.y))])
+        return self._finish_fit([detector], [answer], [training.y])
 
     def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
         """Left-out labels and scores without refits, or None and the reason as an attribute."""
         try:
             shortcut = find_shortcut(detector.estimator, training.params)
-            answer = _answer_left_out(shortcut.function, training, detector)
+            answer = detector.answer_left_out(shortcut, training.X, training.y)
         except NoShortcutError as reason:
             self.leave_one_out_, self.leave_one_out_reason_ = "refit", str(reason)
             return None
@@ -128,22 +143,6 @@ class TransductiveEvaluator(SingleDetectorMixin, FoldedEvaluator):
             raise CalibrationError("the test parts of cv must cover every row exactly once.")
         order = np.argsort(rows)
         return predicted[order], scores[order]
-
-
-def _answer_left_out(function: Function, training: Training, detector: Detector) -> Answer:
-    transformers, classifier = see_through(detector.estimator)
-    rows = transform(transformers, training.X)
-    answers, measure = function(classifier, rows, training.y), detector.measure
-    shape = (len(training.y), len(training.classes))
-    try:
-        scores = checked_scores(measure, measure.left_out_scores(answers, rows, training.y), shape)
-    except MeasureError:
-        raise NoShortcutError(
-            f"that for {type(classifier).__name__} does not give what {type(measure).__name__} asks for"
-        ) from None
-    scores = digits_there_are(scores, training.X, rows)
-    codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
-    return in_sorted_order(answers.classes_, codes, scores)
 
 
 def _score_left_out(training: Training, splits: list[Split]) -> tuple[IntArray, IntArray, FloatArray]:

@@ -1,11 +1,12 @@
 """Nonconformity measures: from a fitted detector and rows to (n, classes) scores, higher = stranger."""
 
 from transcendent.measures.auto import choose_measure
-from transcendent.measures.base import CallableMeasure, Measure
+from transcendent.measures.base import Measure
 from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.density import Density
+from transcendent.measures.detector import Detector
 from transcendent.measures.distance import CentroidDistance, NeighbourRatio, NeighbourShare
-from transcendent.measures.drift import DenseColumns, drift_measure
+from transcendent.measures.drift import drift_measure
 from transcendent.measures.ensemble import TreeDisagreement
 from transcendent.measures.margin import Margin
 from transcendent.measures.network import HiddenLayerSVM
@@ -14,11 +15,10 @@ from transcendent.measures.probability import Probability, ProbabilityMargin
 from transcendent.measures.second_opinion import SecondOpinion
 
 __all__ = [
-    "CallableMeasure",
     "CentroidDistance",
     "CombinedMeasure",
-    "DenseColumns",
     "Density",
+    "Detector",
     "HiddenLayerSVM",
     "Margin",
     "Measure",

@@ -15,7 +15,7 @@ from sklearn.neighbors import NearestCentroid
 
 from transcendent.errors import MeasureError
 from transcendent.estimators import see_through
-from transcendent.measures.base import CallableMeasure, Measure
+from transcendent.measures.base import FunctionMeasure, Measure
 from transcendent.measures.density import Density
 from transcendent.measures.distance import CentroidDistance
 from transcendent.measures.ensemble import POLLED, TreeDisagreement
@@ -76,7 +76,7 @@ def resolve_measure(measure: Any, estimator: Any) -> Measure:
         fresh: Measure = clone(measure)
         return fresh
     if callable(measure) and not isinstance(measure, type):
-        return CallableMeasure(measure)
+        return FunctionMeasure(measure)
     raise MeasureError(
         "measure must be 'auto', a measure such as transcendent.measures.Margin(), or a function, "
         f"not {measure!r}."

@@ -53,7 +53,7 @@ class Measure(BaseEstimator, ABC):
         return None
 
 
-class CallableMeasure(Measure):
+class FunctionMeasure(Measure):
     """A plain function ``(estimator, X) -> (n, classes) scores`` as a measure."""
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:

@@ -9,30 +9,26 @@ from sklearn.utils import check_random_state
 from transcendent.arrays import FloatArray, IntArray
 from transcendent.errors import MeasureError
 from transcendent.estimators import seeded
+from transcendent.judging.merging import Bag, Merging
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
-from transcendent.merging import Bag, Merging, Rule
 
 
 class CombinedMeasure(Measure):
     """Measures of different kinds, merged on the scale they have in common: p-values.
 
     Each part scores every object. Calibration turns the scores of each part into p-values, merges these
-    into one score per class, and ranks that score among the calibration objects' own: the outcome is a
-    p-value like any other. It is never lower than if all calibration objects were ranked anew beside each
-    new object, and mostly at most a few steps of the bag higher. The detector's labels do not change; only
-    the judgement of them does.
+    into one score per class by Fisher's rule (the sum of -log p), and ranks that score among the calibration
+    objects' own: the outcome is a p-value like any other. It is never lower than if all calibration objects
+    were ranked anew beside each new object, and mostly at most a few steps of the bag higher. The detector's
+    labels do not change; only the judgement of them does.
 
     Parameters
     ----------
     measures : list
         The parts: measures, functions, or ``"auto"`` for the one that suits the detector.
-    rule : {"fisher", "geometric", "minimum", "cauchy"}
-        How the p-values are merged: sum of -log p; the geometric mean of p, which orders objects in the
-        same way; the smallest p; sum of Cauchy quantiles.
-    weights : array of shape (parts,), "learned" or None
-        How much each part counts: equally if None. ``"learned"`` finds weights that separate the
-        detector's right answers about calibration objects from the wrong ones.
+    weights : array of shape (parts,) or None
+        How much each part counts: equally if None.
     bag : {"class", "all"}
         Among whose merged scores a new one is ranked. ``"class"``: those of calibration objects of the class
         in question, so that p-values are valid for every class. ``"all"``: those of all calibration objects,
@@ -64,13 +60,11 @@ class CombinedMeasure(Measure):
         self,
         measures: Sequence[Any],
         *,
-        rule: Rule = "fisher",
         weights: Any = None,
         bag: Bag = "class",
         random_state: Any = None,
     ) -> None:
         self.measures = measures
-        self.rule = rule
         self.weights = weights
         self.bag = bag
         self.random_state = random_state
@@ -87,8 +81,8 @@ class CombinedMeasure(Measure):
 
     @property
     def merging(self) -> Merging:
-        """The rule and the weights."""
-        merging = Merging(self.rule, self.weights, self.bag)
+        """The weights and the bag."""
+        merging = Merging(self.weights, self.bag)
         merging.check_parts(self.n_parts)
         return merging
 

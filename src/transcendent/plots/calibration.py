@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import InfeasibleError
-from transcendent.evaluators.calibration import Calibration
+from transcendent.judging.calibration import Calibration
 from transcendent.plots.base import (
     BLACK,
     BLUE,

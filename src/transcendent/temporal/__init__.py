@@ -4,10 +4,9 @@ from transcendent.temporal.backtest import backtest
 from transcendent.temporal.bias import Bias, downsample, find_biases, report_biases
 from transcendent.temporal.labelling import Retraining
 from transcendent.temporal.periods import Periods, TimeSplit, cut_periods, time_split
-from transcendent.temporal.result import Answers, Backtest
+from transcendent.temporal.result import Backtest
 
 __all__ = [
-    "Answers",
     "Backtest",
     "Bias",
     "Periods",

@@ -25,7 +25,7 @@ from transcendent.arrays import (
     unlabelled_rows,
 )
 from transcendent.cells import check_names, pointing_into
-from transcendent.decisions import Rejector
+from transcendent.decisions import Decisions, Rejector
 from transcendent.errors import InfeasibleError
 from transcendent.estimators import seeded
 from transcendent.extras import extra
@@ -34,7 +34,7 @@ from transcendent.temporal.checkpoints import finished, open_checkpoints, read_p
 from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import Calendar, TimeSplit, in_order_of_time, time_split
 from transcendent.temporal.provenance import describe, digest, fingerprint, plain, versions
-from transcendent.temporal.result import Answers, Backtest, tight
+from transcendent.temporal.result import Backtest, tight
 
 
 def backtest(
@@ -181,7 +181,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Outcome:
-    answers: Answers
+    answers: Decisions
     seconds: dict[str, float]
     labelled: int
 
@@ -268,7 +268,7 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
             labelled = np.concatenate([labelled, part["labelled"]])
         progress.show(i + 1)
     progress.close()
-    return _Outcome(_join(parts, getattr(rejector, "ranked_by", "credibility")), clock.seconds, len(labelled))
+    return _Outcome(_join(parts), clock.seconds, len(labelled))
 
 
 def _fit_up_to_now(
@@ -299,13 +299,16 @@ def _decide_period(
         "credibility": decisions.credibility,
         "confidence": decisions.confidence,
         "labelled": rows[chosen],
+        "classes": tight(decisions.classes),
+        "ranked_by": np.array([decisions.ranked_by]),
     }
     return part if decisions.votes is None else part | {"votes": decisions.votes}
 
 
-def _join(parts: list[dict[str, AnyArray]], ranked_by: Any) -> Answers:
+def _join(parts: list[dict[str, AnyArray]]) -> Decisions:
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0] if key != "labelled"}
-    return Answers(**columns, ranked_by=ranked_by)
+    classes, ranked_by = np.unique(columns.pop("classes")), columns.pop("ranked_by")[0].item()
+    return Decisions(**columns, classes=classes, ranked_by=ranked_by)
 
 
 class _Clock:

@@ -59,8 +59,7 @@ class Retraining:
             return np.sort(self._first(n, shuffled, X))
         if self.choose == "margin":
             return np.sort(self._first(n, np.argsort(margins(rejector, X), kind="stable"), X))
-        trust = getattr(decisions, getattr(rejector, "ranked_by", "credibility"))
-        ranked = np.lexsort((trust, decisions.accepted))
+        ranked = np.lexsort((decisions.ranking, decisions.accepted))
         if self.choose == "rejected":
             return np.sort(self._first(n, ranked, X))
         strange = self._first(-(-n // 2), ranked, X)
@@ -85,7 +84,7 @@ def margins(rejector: Any, X: Any) -> FloatArray:
     """Distance of each object from the decision boundary; of several detectors, that of their mean."""
     rejector = unwrapped(rejector)
     if hasattr(rejector, "detectors_"):
-        detectors = [calibrated.detector.estimator for calibrated in rejector.detectors_]
+        detectors = [detector.estimator for detector in rejector.detectors_]
     elif hasattr(rejector, "estimator_"):
         detectors = [rejector.estimator_]
     else:

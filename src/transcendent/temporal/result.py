@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent.decisions import Decisions
 from transcendent.extras import extra
 from transcendent.files import write_whole
 from transcendent.metrics.performance import (
@@ -43,33 +44,6 @@ _SHOWN = {
 _BLOCK_CELLS = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """One rejector's decisions about all test objects, in the order of the backtest's objects.
-
-    Attributes
-    ----------
-    labels, accepted, credibility, confidence : arrays of shape (n,)
-        As in `Decisions`.
-    votes : int array of shape (n,) or None
-        As in `Decisions`.
-    ranked_by : {"credibility", "confidence"}
-        Which of the two orders objects for risk–coverage.
-    """
-
-    labels: AnyArray
-    accepted: BoolArray
-    credibility: FloatArray
-    confidence: FloatArray
-    votes: IntArray | None = None
-    ranked_by: Literal["credibility", "confidence"] = "credibility"
-
-    @property
-    def ranking(self) -> FloatArray:
-        """What objects are ranked by; higher = more trusted."""
-        return self.credibility if self.ranked_by == "credibility" else self.confidence
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Backtest:
     """What rejectors did over time, one entry per test object, and everything that follows from it.
@@ -84,8 +58,8 @@ class Backtest:
         Its row in the data.
     y : array of shape (n,)
         Its true label.
-    answers : dict of Answers
-        What each rejector decided.
+    answers : dict of Decisions
+        What each rejector decided, without p-values.
     classes : array
         All labels there are, those that were never trained on included.
     pos_label : label or None
@@ -98,7 +72,7 @@ class Backtest:
     period: IntArray
     rows: IntArray
     y: AnyArray
-    answers: dict[str, Answers]
+    answers: dict[str, Decisions]
     classes: AnyArray
     pos_label: Any
     manifest: dict[str, Any]
@@ -144,7 +118,7 @@ class Backtest:
             "rejection_rate": divide(rejected, objects),
         }
 
-    def answers_of(self, rejector: str) -> Answers:
+    def answers_of(self, rejector: str) -> Decisions:
         """A rejector's answers, or an error that says which rejectors there are."""
         if rejector not in self.answers:
             raise ValueError(f"there is no rejector {rejector!r}; there are {list(self.answers)}.")
@@ -266,15 +240,16 @@ class Backtest:
         manifest = json.loads((path / "manifest.json").read_text())
         stored = parquet.read_table(path / "decisions.parquet")
         columns = {name: stored[name].to_numpy() for name in stored.column_names}
-        answers = {}
+        answers, classes = {}, np.array(manifest.pop("classes"))
         for name, ranked_by in manifest["ranked_by"].items():
             own = columns["rejector"] == name
             votes = columns["votes"][own]
-            answers[name] = Answers(
+            answers[name] = Decisions(
                 labels=tight(columns["label"][own]),
                 accepted=columns["accepted"][own].astype(bool),
                 credibility=columns["credibility"][own],
                 confidence=columns["confidence"][own],
+                classes=classes,
                 votes=None if votes[0] < 0 else votes,
                 ranked_by=ranked_by,
             )
@@ -284,7 +259,7 @@ class Backtest:
             rows=columns["row"][own],
             y=tight(columns["y"][own]),
             answers=answers,
-            classes=np.array(manifest.pop("classes")),
+            classes=classes,
             pos_label=manifest["pos_label"],
             manifest={key: value for key, value in manifest.items() if key != "ranked_by"},
         )

@@ -1,7 +1,7 @@
 """Searches that try thresholds one after the other: a grid, and random draws."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -88,8 +88,6 @@ class RandomSearch(ConstrainedSearch):
     patience : int or None
         Stop after so many draws in a row without an improvement; with many thresholds to find (several
         classes, or ``on="both"``) give it more.
-    sample : {"unit", "observed"}
-        Draw from [0, 1], or from the range of the values that occur in each class.
     random_state : int, RandomState or None
         Seed of the draws.
     """
@@ -103,7 +101,6 @@ class RandomSearch(ConstrainedSearch):
         on: On = "credibility",
         trials: int = 100_000,
         patience: int | None = 3_000,
-        sample: Literal["unit", "observed"] = "unit",
         random_state: Any = None,
     ) -> None:
         self.objective = objective
@@ -112,18 +109,17 @@ class RandomSearch(ConstrainedSearch):
         self.on = on
         self.trials = trials
         self.patience = patience
-        self.sample = sample
         self.random_state = random_state
 
     def _find(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> SearchResult:
         problem = self._problem(actual, predicted, values, classes)
-        low, high = self._ranges(predicted, values, len(classes))
+        shape = values.shape[1], len(classes)
         incumbent = Incumbent()
-        incumbent.consider(problem, np.zeros((1, *low.shape)))
-        for draws in self._draws(problem.counts.batch, low.shape):
-            if not incumbent.consider(problem, low + draws * (high - low), self.patience):
+        incumbent.consider(problem, np.zeros((1, *shape)))
+        for draws in self._draws(problem.counts.batch, shape):
+            if not incumbent.consider(problem, draws, self.patience):
                 break
         return incumbent.result(problem)
 
@@ -132,17 +128,3 @@ class RandomSearch(ConstrainedSearch):
         size = min(batch, 1024 if self.patience else batch)
         for trials in chunks(self.trials, size):
             yield generator.random_sample((trials.stop - trials.start, *shape))
-
-    def _ranges(
-        self, predicted: IntArray, values: FloatArray, n_classes: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """(values, classes) lower and upper ends of the draws."""
-        low, high = np.zeros((values.shape[1], n_classes)), np.ones((values.shape[1], n_classes))
-        if self.sample == "unit":
-            return low, high
-        if self.sample != "observed":
-            raise ValueError(f"sample must be 'unit' or 'observed', not {self.sample!r}.")
-        for c in np.unique(predicted):
-            members = values[predicted == c]
-            low[:, c], high[:, c] = np.fmin.reduce(members), np.fmax.reduce(members)  # these pass over NaN
-        return np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0)

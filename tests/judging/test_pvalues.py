@@ -1,16 +1,18 @@
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from transcendent import pvalues
 from transcendent.errors import CalibrationError
-from transcendent.pvalues import Rounding, ScoreTable, credibility_and_confidence, merge_ties, p_values
+from transcendent.judging import pvalues
+from transcendent.judging.pvalues import (
+    Rounding,
+    ScoreTable,
+    credibility_and_confidence,
+    merge_ties,
+    p_values,
+)
 
 # Few distinct values make ties; the neighbours of 1 differ from it by rounding alone.
 few_values = st.sampled_from([-1.0, 0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.nextafter(1.0, 0.0), 3.0])
@@ -63,7 +65,7 @@ def test_p_values_only_see_the_order_of_scores(bag, score):
 @given(
     hnp.arrays(float, st.tuples(st.integers(2, 25), st.just(3)), elements=few_values),
     st.data(),
-    st.sampled_from(["paper", "plus_one", "smoothed"]),
+    st.sampled_from(["paper", "plus_one"]),
 )
 def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
     n = len(scores)
@@ -71,17 +73,15 @@ def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
     codes[: min(n, 3)] = np.arange(min(n, 3))
     if len(np.unique(codes)) < 3:
         return
-    uniforms = np.random.RandomState(0).random_sample(scores.shape) if form == "smoothed" else None
-    got = ScoreTable.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form, uniforms)
+    got = ScoreTable.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form)
     for i in range(n):
         for c in range(3):
             members = [j for j in range(n) if codes[j] == c]
             if members == [i]:
                 assert np.isnan(got[i, c])
             else:
-                u = None if uniforms is None else uniforms[i, c]
                 own = members.index(i) if i in members else None
-                expected = naive(scores[i, c], scores[members, c].tolist(), form, u, left_out=own)
+                expected = naive(scores[i, c], scores[members, c].tolist(), form, left_out=own)
                 assert got[i, c] == pytest.approx(expected, abs=1e-14)
 
 
@@ -173,18 +173,6 @@ def test_empty_and_misshapen_input_is_refused():
         p_values([[1.0]], [1.0])
     with pytest.raises(ValueError, match="forms"):
         p_values([1.0], [1.0], form="exact")
-
-
-@given(
-    hnp.arrays(float, st.tuples(st.integers(3, 40), st.just(3)), elements=few_values | any_values),
-    st.integers(1, 9),
-)
-def test_a_table_in_a_folder_is_the_table_in_memory(scores, rows):
-    codes, classes = np.arange(len(scores)) % 3, np.arange(3)
-    with TemporaryDirectory() as folder, patch.object(pvalues, "_ROWS", rows):
-        ours = ScoreTable.in_folder(scores, codes, classes, Path(folder))
-        plain = ScoreTable.of(scores, codes, classes)
-        assert [bag.tolist() for bag in ours.bags] == [bag.tolist() for bag in plain.bags]
 
 
 def test_a_class_without_scores_is_named():

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from math import ceil
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -23,11 +23,6 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
 
     def __sklearn_tags__(self) -> Any:
         return take_on_input(super().__sklearn_tags__(), self.rejector)
-
-    @property
-    def ranked_by(self) -> Literal["credibility", "confidence"]:
-        """What the rejector ranks by."""
-        return "confidence" if getattr(self.rejector, "ranked_by", "") == "confidence" else "credibility"
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the rejector; ``params`` go to its ``fit``."""
@@ -100,7 +95,7 @@ class RejectionBudget(_Budget):
         """Label the objects of a period, and reject as many of them as the budget allows."""
         check_is_fitted(self)
         decisions: Decisions = self.rejector_.decide(X)
-        return decisions.within_budget(self.rate, count=self.count, ranked_by=self.ranked_by)
+        return decisions.within_budget(self.rate, count=self.count)
 
     def _check_budget(self) -> None:
         check_budget(self.rate, self.count)
@@ -119,8 +114,7 @@ class StreamingBudget(_Budget):
     A longer window compares with more objects, and follows a change more slowly.
 
     Objects that tie, in credibility and in confidence, take turns. What is decided about an object depends
-    on those before it, never on those after it or on how the stream is cut into calls, if the rejector gives
-    an object the same credibility in any batch (smoothed p-values, drawn by the call, are not the same).
+    on those before it, never on those after it or on how the stream is cut into calls.
     ``decide`` changes the state, which is the three attributes ``decided_``, ``rejected_`` and ``recent_``.
     ``fit`` starts a new stream, also where a backtest refits; ``predict`` changes nothing.
 
@@ -176,8 +170,7 @@ class StreamingBudget(_Budget):
         """Label the next objects of the stream, in order, and reject those the budget allows."""
         check_is_fitted(self)
         decisions: Decisions = self.rejector_.decide(X)
-        other = "confidence" if self.ranked_by == "credibility" else "credibility"
-        new = np.column_stack([getattr(decisions, self.ranked_by), getattr(decisions, other)])
+        new = np.column_stack([decisions.ranking, decisions.second_ranking])
         trust = np.concatenate([self.recent_, new])
         rejected = self._rejected(trust, len(new))
         self.decided_ += len(new)

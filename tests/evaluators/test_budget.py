@@ -46,8 +46,14 @@ class Given(BaseEstimator):
 
     def decide(self, X):
         credibility, confidence = np.asarray(X, dtype=float).T
-        p = np.column_stack([credibility, 1 - confidence])
-        return Decisions(self.predict(X), credibility > 2, credibility, confidence, p, self.classes_)
+        return Decisions(
+            labels=self.predict(X),
+            accepted=credibility > 2,
+            credibility=credibility,
+            confidence=confidence,
+            classes=self.classes_,
+            ranked_by=self.ranked_by,
+        )
 
 
 def rows(credibility, confidence=0.0):

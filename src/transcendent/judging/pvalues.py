@@ -18,21 +18,18 @@ the median size of the scores in the bag.
 """
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks, count_codes
+from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
 from transcendent.errors import CalibrationError
-from transcendent.files import new_npy
-from transcendent.parallel import run
 
-Form = Literal["paper", "plus_one", "smoothed"]
+Form = Literal["paper", "plus_one"]
+"""The p-values that evaluators judge by; `p_values` has a third form."""
 
 _CHUNK = 1 << 16
 _ROWS = 1 << 20
@@ -42,7 +39,11 @@ _SINGLE = 2.0**-18
 
 
 def p_values(
-    scores: Any, calibration_scores: Any, *, form: Form = "paper", random_state: Any = None
+    scores: Any,
+    calibration_scores: Any,
+    *,
+    form: Literal["paper", "plus_one", "smoothed"] = "paper",
+    random_state: Any = None,
 ) -> FloatArray:
     """P-values of ``scores`` (one class) against the calibration scores of that class.
 
@@ -59,17 +60,18 @@ def p_values(
 
     Examples
     --------
-    >>> from transcendent.pvalues import p_values
+    >>> from transcendent.judging import p_values
     >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8])
     array([1.  , 0.75, 0.  ])
     >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8], form="plus_one")
     array([1. , 0.8, 0.2])
     """
-    check_form(form)
     bag = np.sort(as_finite(calibration_scores, "calibration_scores", ndim=1))
     queries = as_finite(scores, "scores", ndim=1)
-    uniforms = draw_uniforms(form, queries.shape, random_state)
-    return _p_values_of_class(queries, bag, rounding(bag), form, uniforms)
+    if form == "smoothed":
+        return _smoothed(queries, bag, check_random_state(random_state).random_sample(len(queries)))
+    check_form(form, (*get_args(Form), "smoothed"))
+    return _p_values_of_class(queries, bag, rounding(bag), form)
 
 
 @dataclass(frozen=True)
@@ -123,30 +125,11 @@ class ScoreTable:
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray, *, pooled: bool = False) -> Self:
         """Sort the scores of each class; ``codes`` are the true labels as positions in ``classes``."""
-        _check_every_class(classes, count_codes(codes, len(classes)))
+        _check_every_class(classes, np.bincount(codes, minlength=len(classes)))
         bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
         if pooled:
             bags = (np.sort(np.concatenate(bags)),) * len(classes)
         return cls(classes, bags, pooled)
-
-    @classmethod
-    def in_folder(cls, scores: AnyArray, codes: IntArray, classes: AnyArray, folder: Path) -> Self:
-        """The same table with its bags in ``bag-0.npy``, ``bag-1.npy``, … of a folder, memory-mapped.
-
-        Scores, which may be memory-mapped too, are read in chunks and refused if NaN or infinite.
-        """
-        counts = count_codes(codes, len(classes))
-        _check_every_class(classes, counts)
-        paths = [folder / f"bag-{c}.npy" for c in range(len(classes))]
-        with ExitStack() as files:
-            bags = [
-                files.enter_context(new_npy(path, np.float64, size))
-                for path, size in zip(paths, counts.tolist(), strict=True)
-            ]
-            _scatter(scores, codes, bags)
-            # In place, each read and written in order from both ends: no memory beside the mapped file.
-            run(np.ndarray.sort, ((bag,) for bag in bags), total=len(bags), shared_memory=True)
-        return cls(classes, tuple(np.load(path, mmap_mode="r") for path in paths))
 
     @property
     def counts(self) -> IntArray:
@@ -157,37 +140,25 @@ class ScoreTable:
     def _roundings(self) -> list[Rounding]:
         return [rounding(bag) for bag in self.bags]
 
-    def p_values(
-        self, scores: FloatArray, form: Form = "paper", uniforms: FloatArray | None = None
-    ) -> FloatArray:
+    def p_values(self, scores: FloatArray, form: Form = "paper") -> FloatArray:
         """(n, classes) p-values of new objects' (n, classes) scores."""
         out = np.empty(scores.shape)
         for c, bag in enumerate(self.bags):
-            u = None if uniforms is None else uniforms[:, c]
-            out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form, u)
+            out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form)
         return out
 
-    def left_out_p_values(
-        self, scores: FloatArray, codes: IntArray, form: Form = "paper", uniforms: FloatArray | None = None
-    ) -> FloatArray:
+    def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
         """(n, classes) p-values of the table's own objects, each compared with all the others.
 
         The only member of a class has nobody to be compared with there: NaN.
         """
-        out, everybody = self.p_values(scores, form, uniforms), np.arange(len(codes))
+        out, everybody = self.p_values(scores, form), np.arange(len(codes))
         for c, bag in enumerate(self.bags):
             rows = everybody if self.pooled else np.flatnonzero(codes == c)
-            in_bag, n, p = scores[rows, codes[rows]], len(bag), out[rows, c]
+            in_bag, n = scores[rows, codes[rows]], len(bag)
+            size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)
             at_least = in_bag >= self._roundings[c].lowered(scores[rows, c])
-            if n == 1:
-                out[rows, c] = np.nan
-            elif uniforms is not None:
-                greater = in_bag > self._roundings[c].raised(scores[rows, c])
-                counted = greater + uniforms[rows, c] * (at_least & ~greater)
-                out[rows, c] = (p * (n + 1) - counted) / n
-            else:
-                size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)
-                out[rows, c] = np.rint(p * size - at_least) / divisor
+            out[rows, c] = np.nan if n == 1 else np.rint(out[rows, c] * size - at_least) / divisor
         return out
 
 
@@ -202,26 +173,10 @@ def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[Floa
     return credibility, 1.0 - others.max(axis=1)
 
 
-def draw_uniforms(
-    form: Form, shape: tuple[int, ...], random_state: Any, *, new_objects: bool = False
-) -> FloatArray | None:
-    """The tie-breaking draws of the smoothed form; None for the forms that need none.
-
-    New objects do not share the draws of calibration objects under the same seed.
-    """
-    if form != "smoothed":
-        return None
-    generator = check_random_state(random_state)
-    if new_objects:
-        generator = check_random_state(generator.randint(np.iinfo(np.int32).max))
-    draws: FloatArray = generator.random_sample(shape)
-    return draws
-
-
-def check_form(form: str) -> None:
+def check_form(form: Any, forms: Sequence[str] = get_args(Form)) -> None:
     """Refuse a form that does not exist."""
-    if form not in get_args(Form):
-        raise ValueError(f"p-values come in the forms {get_args(Form)}, not {form!r}.")
+    if form not in forms:
+        raise ValueError(f"p-values come in the forms {tuple(forms)}, not {form!r}.")
 
 
 def _check_every_class(classes: AnyArray, counts: IntArray) -> None:
@@ -234,34 +189,19 @@ def _check_every_class(classes: AnyArray, counts: IntArray) -> None:
         )
 
 
-def _scatter(scores: AnyArray, codes: IntArray, bags: Sequence[FloatArray]) -> None:
-    """Write each object's score for its own class into the bag of that class."""
-    filled = [0] * len(bags)
-    for rows in chunks(len(codes), _ROWS):
-        part, own = as_finite(scores[rows], "scores", ndim=2), codes[rows]
-        for c, bag in enumerate(bags):
-            members = part[own == c, c]
-            bag[filled[c] : filled[c] + len(members)] = members
-            filled[c] += len(members)
-
-
-def _p_values_of_class(
-    queries: FloatArray, bag: FloatArray, noise: Rounding, form: Form, uniforms: FloatArray | None
-) -> FloatArray:
+def _p_values_of_class(queries: FloatArray, bag: FloatArray, noise: Rounding, form: str) -> FloatArray:
     """Chunked, so that the temporaries stay small however many objects are judged."""
-    n = len(bag)
-    out = np.empty(len(queries))
+    n, out = len(bag), np.empty(len(queries))
     for rows in chunks(len(queries), max(_CHUNK, min(n // 64, _ROWS))):
         # Sorted queries walk through the bag in order: several times faster than jumping about in it.
         order = np.argsort(queries[rows])
-        ordered = queries[rows][order]
-        at_least = n - np.searchsorted(bag, noise.lowered(ordered), side="left")
-        part = out[rows]
-        if uniforms is not None:
-            greater = n - np.searchsorted(bag, noise.raised(ordered), side="right")
-            part[order] = (greater + uniforms[rows][order] * (at_least - greater + 1)) / (n + 1)
-        elif form == "plus_one":
-            part[order] = (at_least + 1) / (n + 1)
-        else:
-            part[order] = at_least / n
+        at_least = n - np.searchsorted(bag, noise.lowered(queries[rows][order]), side="left")
+        out[rows][order] = at_least / n if form == "paper" else (at_least + 1) / (n + 1)
     return out
+
+
+def _smoothed(queries: FloatArray, bag: FloatArray, uniforms: FloatArray) -> FloatArray:
+    n, noise = len(bag), rounding(bag)
+    at_least = n - np.searchsorted(bag, noise.lowered(queries), side="left")
+    greater = n - np.searchsorted(bag, noise.raised(queries), side="right")
+    return np.asarray((greater + uniforms * (at_least - greater + 1)) / (n + 1))

@@ -4,14 +4,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, count_codes
+from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.errors import CalibrationWarning
-from transcendent.merging import Merging
-from transcendent.pvalues import Form, ScoreTable, check_form, credibility_and_confidence, draw_uniforms
+from transcendent.judging.merging import Merging
+from transcendent.judging.pvalues import Form, ScoreTable, check_form, credibility_and_confidence
 from transcendent.thresholds.base import Search, SearchResult
 from transcendent.thresholds.exact import ExactSearch
 
@@ -65,12 +65,10 @@ class Calibration:
         Nonconformity, one column per class; of a combined measure, that of each part.
     actual, predicted : int arrays of shape (n,)
         True and predicted labels, as positions in ``classes``.
-    form : {"paper", "plus_one", "smoothed"}
+    form : {"paper", "plus_one"}
         Which p-value.
     label : {"predicted", "true"}
         Which label's p-value stands for a calibration object when thresholds are searched.
-    random_state : int, RandomState or None
-        Seeds the smoothed form.
     merging : Merging or None
         How the parts are merged.
     """
@@ -81,7 +79,6 @@ class Calibration:
     predicted: IntArray
     form: Form = "paper"
     label: CalibrationLabel = "predicted"
-    random_state: Any = None
     merging: Merging | None = None
 
     def __post_init__(self) -> None:
@@ -95,29 +92,21 @@ class Calibration:
     @property
     def counts(self) -> IntArray:
         """How many calibration objects each class has."""
-        return count_codes(self.actual, len(self.classes))
+        return np.bincount(self.actual, minlength=len(self.classes))
 
     @property
     def answer_counts(self) -> IntArray:
         """How many calibration objects each class was the answer for."""
-        return count_codes(self.predicted, len(self.classes))
+        return np.bincount(self.predicted, minlength=len(self.classes))
 
     def merge(self, scores: FloatArray) -> FloatArray:
         """(n, classes) scores of new objects, from the (n, classes, parts) ones of a combined measure."""
-        return scores if self.learned is None else self.learned.scores(self._part_p_values(scores))
-
-    @cached_property
-    def learned(self) -> Merging | None:
-        """How the parts are merged, with the weights learned from these objects if they were to be."""
-        if self.merging is None or not self.merging.to_learn:
-            return self.merging
-        of_answer = self._own_part_p_values[np.arange(len(self.predicted)), self.predicted]
-        return self.merging.learned(of_answer, self.predicted != self.actual)
+        return scores if self.merging is None else self.merging.scores(self._part_p_values(scores))
 
     @cached_property
     def merged(self) -> FloatArray:
         """(n, classes) scores of the calibration objects, which are all there is without parts."""
-        return self.scores if self.learned is None else self.learned.scores(self._own_part_p_values)
+        return self.scores if self.merging is None else self.merging.scores(self._own_part_p_values)
 
     @cached_property
     def table(self) -> ScoreTable:
@@ -128,8 +117,7 @@ class Calibration:
     @cached_property
     def p_values(self) -> FloatArray:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
-        uniforms = draw_uniforms(self.form, self.merged.shape, self.random_state)
-        return self.table.left_out_p_values(self.merged, self.actual, self.form, uniforms)
+        return self.table.left_out_p_values(self.merged, self.actual, self.form)
 
     @cached_property
     def _part_tables(self) -> list[ScoreTable]:
@@ -141,7 +129,7 @@ class Calibration:
         tables = enumerate(self._part_tables)
         return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
 
-    @cached_property
+    @property
     def _own_part_p_values(self) -> FloatArray:
         """(n, classes, parts) p-values of the calibration objects.
 
@@ -187,29 +175,6 @@ class Calibration:
             codes, actual, p = np.tile(np.arange(k), n), np.repeat(self.actual, k), self.p_values.ravel()
         known = ~np.isnan(p)
         return AlphaAssessment(self.classes, self.classes[codes[known]], (codes == actual)[known], p[known])
-
-
-class Judgement(NamedTuple):
-    """What one calibrated detector says about n objects; labels are positions in the classes."""
-
-    codes: IntArray
-    p_values: FloatArray
-    credibility: FloatArray
-    confidence: FloatArray
-    accepted: BoolArray
-
-
-def judge(
-    calibration: Calibration,
-    result: SearchResult,
-    codes: IntArray,
-    scores: FloatArray,
-    uniforms: FloatArray | None,
-) -> Judgement:
-    """Judge new objects with predicted labels ``codes`` by their (n, classes[, parts]) scores."""
-    p = calibration.table.p_values(calibration.merge(scores), calibration.form, uniforms)
-    credibility, confidence = credibility_and_confidence(p, codes)
-    return Judgement(codes, p, credibility, confidence, result.accepts(codes, credibility, confidence))
 
 
 def resolve_search(search: Any, n_classes: int) -> Search:

@@ -1,0 +1,189 @@
+"""The judge: scores and answers in, decisions out."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from transcendent.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    as_finite,
+    as_labels,
+    encode_labels,
+)
+from transcendent.decisions import Decisions
+from transcendent.errors import CalibrationWarning
+from transcendent.judging.calibration import (
+    Calibration,
+    CalibrationLabel,
+    resolve_search,
+    warn_if_coarse,
+)
+from transcendent.judging.merging import Bag, Merging
+from transcendent.judging.pvalues import Form, credibility_and_confidence
+
+
+class ScoreEvaluator(BaseEstimator):
+    """An inductive evaluator that is given scores and answers instead of a detector.
+
+    Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
+    ``-p``; from one suspicion score or probability ``s`` of the second of two classes pass
+    ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, parts), are
+    combined as `CombinedMeasure` combines its parts.
+
+    Parameters and attributes are those of `InductiveEvaluator` that need no detector; ``weights``
+    and ``bag`` are those of `CombinedMeasure`. To recalibrate, fit again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from transcendent import ScoreEvaluator
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 500)
+    >>> suspicion = np.where(y == 1, 1.0, -1.0) + rng.normal(size=1000)
+    >>> scores, labels = np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)
+    >>> vendor = ScoreEvaluator().fit(scores, y, labels)
+    >>> vendor.decide([[3.0, -3.0], [0.01, -0.01]], [1, 1]).accepted
+    array([ True, False])
+    """
+
+    def __init__(
+        self,
+        *,
+        search: Any = "auto",
+        p_value: Form = "paper",
+        calibration_label: CalibrationLabel = "predicted",
+        weights: Any = None,
+        bag: Bag = "class",
+    ) -> None:
+        self.search = search
+        self.p_value = p_value
+        self.calibration_label = calibration_label
+        self.weights = weights
+        self.bag = bag
+
+    def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
+        """Calibrate on objects the detector was not trained on.
+
+        Parameters
+        ----------
+        scores : array of shape (n, classes) or (n, classes, parts)
+            Nonconformity, higher = stranger.
+        y : array of shape (n,)
+            True labels.
+        labels : array of shape (n,)
+            The detector's answers.
+        classes : array or None
+            The label of each column of ``scores``; by default the sorted labels of ``y``.
+        """
+        for name in ("calibration_", "result_"):
+            self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
+        y, labels = as_labels(y), as_labels(labels, "labels")
+        if not len(scores) == len(y) == len(labels):
+            raise ValueError(
+                f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
+            )
+        classes = np.unique(y) if classes is None else as_labels(classes, "classes")
+        if len(np.unique(classes)) != len(classes) or len(classes) < 2:
+            raise ValueError(f"at least two distinct classes are needed, not {abbreviate(classes)}.")
+        actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
+        n_parts = np.shape(scores)[2] if np.ndim(scores) == 3 else None
+        checked = _check_scores(scores, len(y), len(classes), n_parts)
+        self.calibrate(checked, actual, predicted, classes).rethreshold(self.search)
+        warn_if_coarse([self.calibration_], stacklevel=3)
+        self._warn_if_reversed()
+        return self
+
+    def calibrate(self, scores: FloatArray, actual: IntArray, predicted: IntArray, classes: AnyArray) -> Self:
+        """Take calibration objects, without thresholds: ``rethreshold`` searches them."""
+        merging = None
+        if scores.ndim == 3:
+            merging = Merging(self.weights, self.bag)
+            merging.check_parts(scores.shape[2])
+        self.classes_ = classes
+        self.calibration_ = Calibration(
+            classes=classes,
+            scores=scores,
+            actual=actual,
+            predicted=predicted,
+            form=self.p_value,
+            label=self.calibration_label,
+            merging=merging,
+        )
+        return self
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Credibility threshold of each class."""
+        return self.result_.credibility_thresholds
+
+    def decide(self, scores: Any, labels: Any) -> Decisions:
+        """Which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
+        check_is_fitted(self)
+        codes = encode_labels(labels, self.classes_, "labels")
+        return self.judge(codes, self._check_like_calibration(scores, len(codes)))
+
+    def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
+        """Decide about answers given as positions in the classes."""
+        p = self._p_values(scores)
+        credibility, confidence = credibility_and_confidence(p, codes)
+        return Decisions(
+            labels=self.classes_[codes],
+            accepted=self.result_.accepts(codes, credibility, confidence),
+            credibility=credibility,
+            confidence=confidence,
+            p_values=p,
+            classes=self.classes_,
+        )
+
+    def predict_p(self, scores: Any) -> FloatArray:
+        """(n, classes) p-values of scores as in ``fit``."""
+        check_is_fitted(self)
+        return self._p_values(self._check_like_calibration(scores, len(scores)))
+
+    def rethreshold(self, search: Any) -> Self:
+        """Search new thresholds on the stored calibration objects.
+
+        Also after a ``fit`` that ended in an `InfeasibleError`. A call that fails changes nothing.
+        """
+        if not hasattr(self, "calibration_"):
+            raise NotFittedError("there are no calibration objects yet: call fit first.")
+        search = resolve_search(search, len(self.classes_))
+        self.result_ = self.calibration_.search(search)
+        self.search_ = search
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "result_")
+
+    def _p_values(self, scores: FloatArray) -> FloatArray:
+        return self.calibration_.table.p_values(self.calibration_.merge(scores), self.p_value)
+
+    def _warn_if_reversed(self) -> None:
+        """Columns have no common scale: each is asked whether its own members look the stranger ones."""
+        if np.mean(self.calibration_.reversed_columns()) > 0.5:
+            warnings.warn(
+                "objects look stranger for their own class than others do. Scores are higher = stranger: "
+                "from probabilities pass -p.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+
+    def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
+        n_classes, *n_parts = self.calibration_.scores.shape[1:]
+        return _check_scores(scores, n, n_classes, *n_parts)
+
+
+def _check_scores(scores: Any, n: int, n_classes: int, n_parts: int | None = None) -> FloatArray:
+    shape = (n, n_classes) if n_parts is None else (n, n_classes, n_parts)
+    checked = as_finite(scores, "scores", ndim=len(shape))
+    if checked.shape != shape:
+        axes = ", ".join(("objects", "classes", "parts")[: len(shape)])
+        raise ValueError(f"scores must be ({axes}) = {shape}, got {checked.shape}.")
+    return checked

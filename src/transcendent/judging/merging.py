@@ -1,0 +1,61 @@
+"""Several p-values of one object made into one score by Fisher's rule: different kinds of evidence add up.
+
+The rule orders objects. Calibration says what the order is worth: it turns the merged score into a p-value.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from transcendent.arrays import FloatArray, as_finite
+
+Bag = Literal["class", "all"]
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How the p-values of the parts become one score, higher = stranger: the weighted sum of -log p.
+
+    Attributes
+    ----------
+    weights : array of shape (parts,) or None
+        How much each part counts: equally if None.
+    bag : {"class", "all"}
+        Among whose merged scores a new one is ranked.
+
+    Examples
+    --------
+    >>> from transcendent.judging.merging import Merging
+    >>> Merging().scores([[0.2, 0.9], [0.5, 0.5]]).round(2)
+    array([1.71, 1.39])
+    """
+
+    weights: Any = None
+    bag: Bag = "class"
+
+    def __post_init__(self) -> None:
+        if self.bag not in get_args(Bag):
+            raise ValueError(f"bag must be one of {get_args(Bag)}, not {self.bag!r}.")
+        if isinstance(self.weights, str):
+            raise ValueError(f"weights must be numbers or None, not {self.weights!r}.")
+        if self.weights is None:
+            return
+        numbers = as_finite(self.weights, "weights", ndim=1)
+        if np.any(numbers < 0) or not numbers.any():
+            raise ValueError(f"weights must not be negative, nor all be 0: {numbers.tolist()}.")
+
+    def check_parts(self, n_parts: int) -> None:
+        """Refuse weights for another number of parts."""
+        if self.weights is not None and len(self.weights) != n_parts:
+            raise ValueError(f"there are {len(self.weights)} weights for {n_parts} measures.")
+
+    def scores(self, p: Any) -> FloatArray:
+        """(…, parts) positive p-values to scores."""
+        strangeness = -np.log(np.asarray(p, dtype=np.float64))
+        weights = np.ones(strangeness.shape[-1]) if self.weights is None else np.asarray(self.weights)
+        total: FloatArray = np.zeros(strangeness.shape[:-1])
+        # Part by part, not as a product: rounded alike however many objects there are, so ties stay ties.
+        for m, weight in enumerate(weights):
+            total += weight * strangeness[..., m]
+        return total

@@ -1,0 +1,125 @@
+"""A fitted classifier with the measure fitted beside it: rows in, labels and scores out."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import column_or_1d
+
+from transcendent.arrays import AnyArray, FloatArray, IntArray, abbreviate, count_rows, encode_labels
+from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
+from transcendent.estimators import see_through, transform
+from transcendent.leave_one_out.registry import Shortcut
+from transcendent.measures.auto import resolve_measure
+from transcendent.measures.base import Measure, checked_scores
+
+Answer = tuple[IntArray, FloatArray]
+"""Labels, as positions in the sorted classes, and (n, classes[, parts]) scores in that order."""
+
+
+class Detector(NamedTuple):
+    """A fitted detector and the measure fitted beside it; it alone looks through pipelines.
+
+    Attributes
+    ----------
+    estimator : classifier
+        The detector, a pipeline included.
+    measure : Measure
+        What scores its rows.
+    """
+
+    estimator: Any
+    measure: Measure
+
+    @classmethod
+    def fit(cls, estimator: Any, measure: Any, X: Any, y: AnyArray, classes: AnyArray, **params: Any) -> Self:
+        """A clone of the detector fitted on the rows (a frozen one stays as it is), and its measure."""
+        model = clone(estimator)
+        if not isinstance(model, FrozenEstimator):
+            model.fit(X, y, **params)
+        transformers, classifier = see_through(model)
+        _check_classes(classifier, classes)
+        resolved = resolve_measure(measure, model)
+        if needs_rows(resolved):
+            resolved.fit(classifier, transform(transformers, X), y)
+        return cls(model, resolved)
+
+    def answer(self, X: Any) -> Answer:
+        """Labels and scores; a pipeline's rows are transformed once for both."""
+        transformers, classifier = see_through(self.estimator)
+        rows = transform(transformers, X)
+        classes, scores = np.asarray(classifier.classes_), self._scores(classifier, X, rows)
+        codes = self.measure.implied_labels(classifier, scores)
+        if codes is None:
+            codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
+        if len(codes) != len(scores):
+            raise ValueError(
+                f"{type(classifier).__name__} predicts {len(codes)} labels for {len(scores)} rows."
+            )
+        return _in_sorted_order(classes, codes, scores)
+
+    def answer_left_out(self, shortcut: Shortcut, X: Any, y: AnyArray) -> Answer:
+        """Labels and scores of the rows it was fitted on, each as if fitted without it."""
+        transformers, classifier = see_through(self.estimator)
+        rows = transform(transformers, X)
+        answers = shortcut.function(classifier, rows, y)
+        shape = (count_rows(rows), len(answers.classes_))
+        try:
+            scores = checked_scores(self.measure, self.measure.left_out_scores(answers, rows, y), shape)
+        except MeasureError:
+            kind, asking = type(classifier).__name__, type(self.measure).__name__
+            raise NoShortcutError(f"that for {kind} does not give what {asking} asks for") from None
+        codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
+        return _in_sorted_order(answers.classes_, codes, _digits_there_are(scores, X, rows))
+
+    def _scores(self, classifier: Any, X: Any, rows: Any) -> FloatArray:
+        shape = (count_rows(rows), len(classifier.classes_))
+        scores = checked_scores(self.measure, self.measure.scores(classifier, rows), shape)
+        return _digits_there_are(scores, X, rows)
+
+
+def needs_rows(measure: Measure) -> bool:
+    """Whether the measure still has to learn from rows."""
+    return measure.needs_rows and not isinstance(measure, FrozenEstimator)
+
+
+def _check_classes(classifier: Any, classes: AnyArray) -> None:
+    known = getattr(classifier, "classes_", None)
+    if known is None:
+        raise ValueError(f"{type(classifier).__name__} is not a fitted classifier: it has no classes_.")
+    if np.array_equal(known, classes):
+        return
+    unknown = np.setdiff1d(classes, known).tolist()
+    if unknown:
+        raise CalibrationError(
+            f"y has the label {unknown[0]!r}, which the detector does not know; it was fitted on "
+            f"{abbreviate(np.asarray(known))}."
+        )
+    unseen = np.setdiff1d(known, classes).tolist()
+    if unseen:
+        raise CalibrationError(
+            f"the detector can answer {unseen[0]!r}, but y has no object of that class to calibrate on."
+        )
+
+
+def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> Answer:
+    """Positions in ``classes`` and columns in their order, turned into those of the sorted classes."""
+    order = np.argsort(classes)
+    if np.array_equal(order, np.arange(len(classes))):
+        return codes, scores
+    return np.argsort(order)[codes], scores[:, order]
+
+
+def _digits_there_are(scores: FloatArray, *rows: Any) -> FloatArray:
+    """The scores, in single precision if any form of the rows is: they have no more digits than that."""
+    if not any(map(_in_single_precision, rows)):
+        return scores
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32).astype(np.float64)
+    return np.where(np.isfinite(rounded), rounded, scores)
+
+
+def _in_single_precision(X: Any) -> bool:
+    kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
+    return bool(kinds) and all(kind in (np.float32, np.float16) for kind in kinds)
