@@ -41,7 +41,7 @@ from transcendent import (
     RejectionRate,
     TransductiveEvaluator,
 )
-from transcendent.arrays import row_keys
+from transcendent._utils.arrays import row_keys
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.datasets import Dataset, load_apigraph, load_lamda, load_nvd, load_trec07p
 from transcendent.measures import drift_measure

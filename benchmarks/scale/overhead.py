@@ -33,7 +33,7 @@ from common import (
 )
 from distributed import Client, as_completed
 
-from transcendent import parallel
+from transcendent._utils import parallel
 
 BILLION = 1_000_000_000
 CORES = 16

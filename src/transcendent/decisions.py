@@ -6,9 +6,9 @@ from typing import Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
-from transcendent.extras import extra
-from transcendent.text import columns
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.extras import extra
+from transcendent._utils.text import columns
 
 _MOST_SHOWN = 12
 
@@ -75,18 +75,18 @@ class Decisions:
 
     def columns(self) -> dict[str, AnyArray]:
         """By name, the arrays that have an entry or a row for each object."""
-        held = {name: array for name, array in vars(self).items() if array is not None}
-        return {name: held[name] for name in held if name not in ("classes", "ranked_by")}
-
-    @property
-    def second_ranking(self) -> FloatArray:
-        """What tells objects apart that the ranking does not."""
-        return self.confidence if self.ranked_by == "credibility" else self.credibility
+        names = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def ranking(self) -> FloatArray:
         """What orders the objects; higher = more trusted."""
         return self.credibility if self.ranked_by == "credibility" else self.confidence
+
+    @property
+    def second_ranking(self) -> FloatArray:
+        """What tells objects apart that the ranking does not."""
+        return self.confidence if self.ranked_by == "credibility" else self.credibility
 
     @property
     def rejected(self) -> BoolArray:

@@ -32,9 +32,9 @@ from tests.artifacts.crafted import (
     with_schema,
 )
 from transcendent import F1, ExactSearch, InductiveEvaluator
+from transcendent._utils.files import write_whole
 from transcendent.artifacts import container, load, open_artifact, save
 from transcendent.errors import ArtifactError, InfeasibleError
-from transcendent.files import write_whole
 from transcendent.measures import Probability
 
 X, y = make_classification(300, random_state=0)
@@ -401,10 +401,10 @@ class TestTypes:
     def test_other_names_of_this_package_are_not_trusted(self, good, refused):
         node = {
             "__class__": "import_module",
-            "__module__": "transcendent.extras",
+            "__module__": "transcendent._utils.extras",
             "__loader__": "FunctionNode",
         }
-        assert "transcendent.extras.import_module" in refused(self.poisoned(good, node))
+        assert "transcendent._utils.extras.import_module" in refused(self.poisoned(good, node))
 
     def test_trees_have_to_be_trusted_by_name(self, tmp_path):
         path = tmp_path / "forest.transcendent"

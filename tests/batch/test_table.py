@@ -29,8 +29,8 @@ from transcendent import (
     InductiveEvaluator,
     RejectionBudget,
     ScoreEvaluator,
-    parallel,
 )
+from transcendent._utils import parallel
 from transcendent.artifacts import load, open_artifact, save
 from transcendent.baselines import CPReject, DroidEvolver
 from transcendent.batch import decide_table
@@ -474,10 +474,10 @@ class TestRefusals:
 
 def test_progress_tells_speed_share_and_time(ice, table, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(parallel.Progress, "silent_for", 0.0)
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
     decide(ice, table, tmp_path / "out", verbose=True)
     said = capsys.readouterr().err
-    assert re.search(r"4,000 of 4,000 rows, [\d.]+% rejected, [\d,]+ a second, 0 s left", said)
+    assert re.search(r"deciding: 100%\|.* 4000/4000 \[.* rows/s, [\d.]+% rejected\]", said)
 
 
 def test_an_empty_table(ice, tmp_path):

@@ -26,7 +26,7 @@ from tests.contracts.test_measures import PAIRS, SPARSE
 from tests.contracts.test_measures import name as name_of
 from tests.contracts.test_rejectors import REJECTORS
 from transcendent import InductiveEvaluator
-from transcendent.arrays import take_rows
+from transcendent._utils.arrays import take_rows
 from transcendent.artifacts import open_artifact, save
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.measures import (

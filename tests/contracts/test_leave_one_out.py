@@ -25,8 +25,8 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.fixes import parse_version
 
 from transcendent import TransductiveEvaluator
+from transcendent._utils.estimators import see_through
 from transcendent.errors import CalibrationWarning, NoShortcutError
-from transcendent.estimators import see_through
 from transcendent.leave_one_out import least_squares, logistic, support_path, support_vectors
 from transcendent.leave_one_out.registry import SHORTCUTS
 from transcendent.measures import (

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
-from transcendent.arrays import group_equal_rows
+from transcendent._utils.arrays import group_equal_rows
 from transcendent.datasets import load_apigraph, load_lamda, load_nvd, load_trec07p
 
 FOLDER = Path(os.environ.get("TRANSCENDENT_DATA", "no folder"))

@@ -1,5 +1,7 @@
 """What the evaluators compute is what their definitions say."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -260,6 +262,14 @@ class TestAfterwards:
         again = clone(evaluator).set_params(search=search).fit(X, y)
         assert once.thresholds_.tolist() == again.thresholds_.tolist()
         assert once.decide(new).accepted.tolist() == again.decide(new).accepted.tolist()
+
+    def test_rethresholding_a_copy_leaves_the_original(self, evaluator):
+        X, y = data(300)
+        fitted = clone(evaluator).fit(X, y)
+        before = fitted.thresholds_.tolist()
+        other = copy(fitted).rethreshold(ExactSearch("accuracy", max_rejection=0.4))
+        assert other.thresholds_.tolist() != before
+        assert fitted.thresholds_.tolist() == before
 
     def test_recalibrating_keeps_the_detector_and_forgets_the_old_objects(self, evaluator):
         X, y = data(300)

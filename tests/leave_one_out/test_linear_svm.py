@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.datasets import make_classification
 from sklearn.svm import LinearSVC
 
-from transcendent.arrays import group_equal_rows
+from transcendent._utils.arrays import group_equal_rows
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out import linear_svm, squared_hinge
 

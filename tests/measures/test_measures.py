@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from transcendent import InductiveEvaluator
+from transcendent._utils.estimators import see_through, transform
 from transcendent.errors import MeasureError
-from transcendent.estimators import see_through, transform
 from transcendent.measures import (
     Density,
     HiddenLayerSVM,

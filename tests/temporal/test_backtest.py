@@ -456,7 +456,7 @@ def test_changed_code_of_ones_own_is_another_run(tmp_path):
             "from own_measure import strange\n"
             "from sklearn.svm import LinearSVC\n"
             "from transcendent import InductiveEvaluator\n"
-            "from transcendent.temporal.provenance import fingerprint\n"
+            "from transcendent._utils.provenance import fingerprint\n"
             "print(fingerprint('own', InductiveEvaluator(LinearSVC(), measure=strange)))\n"
         )
         command = [sys.executable, "-B", "-c", script]

@@ -7,7 +7,7 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, from_npz
+from transcendent._utils.arrays import AnyArray, from_npz
 from transcendent.errors import ArtifactError
 
 # Arrays are stored as they are; only sparse matrices inside skops files are compressed, and real ones do not

@@ -13,7 +13,12 @@ from typing import Any, NoReturn
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray
+from transcendent._utils.arrays import AnyArray
+from transcendent._utils.estimators import unwrapped
+from transcendent._utils.extras import extra
+from transcendent._utils.files import write_whole
+from transcendent._utils.provenance import versions
+from transcendent._utils.text import visible
 from transcendent.artifacts.archives import check_unpacked_size
 from transcendent.artifacts.container import MOST_BYTES, Key, pack, read_sealed, required_key, unpack
 from transcendent.artifacts.contents import check_contents, check_opens_no_files
@@ -34,11 +39,6 @@ from transcendent.errors import (
     MissingExtraError,
     TranscendentError,
 )
-from transcendent.estimators import unwrapped
-from transcendent.extras import extra
-from transcendent.files import write_whole
-from transcendent.temporal.provenance import versions
-from transcendent.text import visible
 
 _SKOPS = "rejector.skops"
 _COMPILED = {

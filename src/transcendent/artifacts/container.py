@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
+from transcendent._utils.extras import extra
+from transcendent._utils.files import open_regular
 from transcendent.errors import ArtifactError
-from transcendent.extras import extra
-from transcendent.files import open_regular
 
 FORMAT = 1
 MANIFEST = "manifest.json"

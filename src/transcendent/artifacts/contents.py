@@ -21,7 +21,7 @@ from sklearn.preprocessing import MultiLabelBinarizer, OneHotEncoder
 from sklearn.tree._tree import Tree
 from sklearn.utils._param_validation import validate_parameter_constraints
 
-from transcendent.arrays import check_sparse
+from transcendent._utils.arrays import check_sparse
 from transcendent.errors import ArtifactError
 
 _MERSENNE_TWISTER_SIZE = 624

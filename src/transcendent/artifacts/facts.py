@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from transcendent.arrays import AnyArray
+from transcendent._utils.arrays import AnyArray
+from transcendent._utils.estimators import unwrapped
+from transcendent._utils.provenance import describe, plain
 from transcendent.errors import ArtifactError
-from transcendent.estimators import unwrapped
 from transcendent.judging.calibration import Calibration
-from transcendent.temporal.provenance import describe, plain
 from transcendent.thresholds.base import SearchResult
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from transcendent import __version__
+from transcendent._utils.extras import extra
 from transcendent.artifacts.artifact import load, save
 from transcendent.artifacts.container import Key
-from transcendent.extras import extra
 
 _FILE = "rejector.transcendent"
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import to_npz
+from transcendent._utils.arrays import to_npz
+from transcendent._utils.extras import extra
 from transcendent.artifacts.archives import read_arrays
 from transcendent.artifacts.contents import reachable
 from transcendent.errors import ArtifactError
-from transcendent.extras import extra
 from transcendent.judging.calibration import Calibration
 from transcendent.judging.merging import Merging
 

@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from transcendent._utils.text import visible
 from transcendent.artifacts.artifact import Artifact
 from transcendent.errors import ArtifactError, MissingExtraError, TranscendentError
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.text import visible
 
 SECONDS = 120  # and one more for each megabyte of the artifact
 MEMORY = 4 << 30  # bytes, and 16 for each byte of the artifact

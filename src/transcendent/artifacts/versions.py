@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import NamedTuple
 
-from transcendent.temporal.provenance import versions
+from transcendent._utils.provenance import versions
 
 _COMPARED = ("transcendent", "scikit-learn", "numpy", "scipy", "python")
 _HOLD_MODELS = ("transcendent", "scikit-learn", "lightgbm", "xgboost")

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions, p_values_of
 

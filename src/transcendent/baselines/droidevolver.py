@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
-from transcendent.cells import check_names, pointing_out
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
+from transcendent._utils.cells import check_names, pointing_out
 from transcendent.decisions import Decisions
 
 _N_LEARNERS = 5

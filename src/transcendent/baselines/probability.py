@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.cells import pointing_out
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.cells import pointing_out
 from transcendent.decisions import Decisions
 from transcendent.judging.calibration import resolve_search
 from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding

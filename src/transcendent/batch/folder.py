@@ -4,11 +4,11 @@ import json
 from functools import partial
 from typing import Any
 
+from transcendent._utils.extras import extra
 from transcendent.batch.part import RECORD, Job
 from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json_whole
 from transcendent.batch.plan import Digest, Part, data_digest
 from transcendent.errors import BatchError
-from transcendent.extras import extra
 
 MANIFEST = "_manifest.json"
 

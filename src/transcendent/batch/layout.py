@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from transcendent._utils.extras import extra
 from transcendent.batch.rows import Layout
-from transcendent.extras import extra
 
 
 def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -> Layout:

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, IntArray
+from transcendent._utils.arrays import AnyArray, IntArray
+from transcendent._utils.extras import extra
+from transcendent._utils.files import is_about_writing
+from transcendent._utils.provenance import versions
 from transcendent.batch.places import aside
 from transcendent.batch.plan import Part, footer_digest
 from transcendent.batch.refusals import decide_rows
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
-from transcendent.extras import extra
-from transcendent.files import is_about_writing
-from transcendent.temporal.provenance import versions
 
 RECORD = b"transcendent"
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from transcendent.extras import extra
+from transcendent._utils.extras import extra
 
 ASIDE = ".aside"
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from transcendent._utils.extras import extra
 from transcendent.batch.places import each_at_once, list_visible
 from transcendent.errors import BatchError
-from transcendent.extras import extra
 
 Digest = Literal["footer", "content"]
 

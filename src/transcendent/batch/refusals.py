@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import BoolArray, IntArray, count_rows, take_rows
+from transcendent._utils.arrays import BoolArray, IntArray, count_rows, take_rows
 from transcendent.decisions import Decisions
 
 _REFUSALS = (ValueError, TypeError, ArithmeticError, LookupError)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, BoolArray
-from transcendent.extras import extra
+from transcendent._utils.arrays import AnyArray, BoolArray
+from transcendent._utils.extras import extra
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16

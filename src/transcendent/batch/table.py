@@ -16,8 +16,8 @@ from uuid import uuid4
 import joblib
 import numpy as np
 
-from transcendent import parallel
-from transcendent.arrays import AnyArray
+from transcendent._utils import parallel
+from transcendent._utils.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact
 from transcendent.baselines import CPReject
 from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw_manifest
@@ -270,14 +270,18 @@ def _decide_parts(
     verbose: bool,
 ) -> None:
     """Decide parts and add their records; a part that fails does not keep the others from being decided."""
-    progress = parallel.Progress("deciding", sum(part.rows for part in parts), verbose=verbose)
     failed: list[Failure] = []
     done = rejected = 0
     kept = f"What is done is kept in {job.folder}; the same call goes on from there."
     try:
         there_is_room = takewhile(lambda _: not any(failure.no_room for failure in failed), parts)
         tasks = ((part,) for part in there_is_room)
-        with on, closing(parallel.stream(decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results:
+        rows = sum(part.rows for part in parts)
+        with (
+            on,
+            parallel.Progress("deciding", rows, verbose=verbose, unit="row") as progress,
+            closing(parallel.stream(decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results,
+        ):
             for part, result in zip(parts, results, strict=False):
                 if isinstance(result, Failure):
                     failed.append(result)
@@ -285,11 +289,9 @@ def _decide_parts(
                 records[part.name] = result
                 done += part.rows
                 rejected += sum(result["objects"]) - sum(result["accepted"])
-                progress.show(done, f" rows, {rejected / done:.1%} rejected", rate=True)
+                progress.show(done, f"{rejected / done:.1%} rejected")
     except WorkerDiedError as error:
         raise BatchError(f"{error} {kept}") from error
-    finally:
-        progress.close()
     if failed:
         said = " ".join(failure.message for failure in failed[:3])
         more = f" And {len(failed) - 3} more." if len(failed) > 3 else ""

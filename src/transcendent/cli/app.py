@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transcendent import __version__
+from transcendent._utils.files import is_about_writing
+from transcendent._utils.text import columns
 from transcendent.cli import console
-from transcendent.files import is_about_writing
-from transcendent.text import columns
 
 if TYPE_CHECKING:
     from transcendent.artifacts import Artifact

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 from transcendent import errors
+from transcendent._utils.files import is_about_writing
+from transcendent._utils.text import visible
 from transcendent.cli.settings import SettingsError, UsageError
-from transcendent.files import is_about_writing
-from transcendent.text import visible
 
 EXIT_CODES = {
     1: "a defect of transcendent itself",
@@ -97,11 +97,11 @@ def _code(error: Exception) -> int:
 
 
 def silence(quiet: bool) -> None:
-    """No progress, if so asked."""
+    """Show no progress if ``quiet``."""
     if quiet:
-        from transcendent import parallel
+        from transcendent._utils.parallel import progress
 
-        parallel.silenced = True
+        progress.silenced = True
 
 
 def show(text: str, data: dict[str, Any], as_json: bool) -> None:

@@ -10,7 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, take_rows
+from transcendent._utils.arrays import AnyArray, take_rows
+from transcendent._utils.extras import extra
+from transcendent._utils.files import write_whole
+from transcendent._utils.text import visible
 from transcendent.artifacts import Artifact, open_artifact, save
 from transcendent.artifacts.trial import ROWS, try_out
 from transcendent.batch import TableDecisions, decide_table
@@ -21,9 +24,6 @@ from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import ArtifactError, BatchError
-from transcendent.extras import extra
-from transcendent.files import write_whole
-from transcendent.text import visible
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
 

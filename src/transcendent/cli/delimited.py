@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from transcendent.extras import extra
+from transcendent._utils.extras import extra
 
 _LONGEST_VALUE = (1 << 31) - 1
 

@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray
-from transcendent.cells import pointing_into
+from transcendent._utils.arrays import AnyArray
+from transcendent._utils.cells import pointing_into
+from transcendent._utils.dates import as_dates
+from transcendent._utils.estimators import seeded
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError, suggestion
 from transcendent.cli.tables import Objects, read_settings
-from transcendent.dates import as_dates
-from transcendent.estimators import seeded
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
 from transcendent.temporal.periods import Calendar, in_order_of_time
 from transcendent.temporal.result import Backtest

@@ -12,11 +12,11 @@ from zipfile import BadZipFile
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
+from transcendent._utils.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
+from transcendent._utils.dates import first_and_last
+from transcendent._utils.extras import extra
 from transcendent.cli.delimited import read_csv
 from transcendent.cli.settings import Settings, suggestion
-from transcendent.dates import first_and_last
-from transcendent.extras import extra
 
 _LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
 _KINDS = {

@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows
-from transcendent.text import visible
+from transcendent._utils.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows
+from transcendent._utils.text import visible
 
 _MOST_SHOWN = 3
 

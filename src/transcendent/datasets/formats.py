@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction import DictVectorizer
 
-from transcendent.arrays import AnyArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, IntArray, chunks
 from transcendent.datasets.base import Dataset, existing
 
 _FLOAT_BYTES = 4

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import AnyArray, IntArray, check_sparse, group_equal_rows
+from transcendent._utils.arrays import AnyArray, IntArray, check_sparse, group_equal_rows
+from transcendent._utils.extras import extra
 from transcendent.datasets.base import Dataset, existing
-from transcendent.extras import extra
 
 _VARIABLE = "TRANSCENDENT_DATA"
 _BLOCK = "2012-01to2012-12"

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.datasets.base import Dataset
 
 Pattern = Literal["gradual", "sudden", "recurring", "new_class"]

@@ -1,6 +1,7 @@
 """What all conformal evaluators share: detectors, their judges, and decisions in chunks of rows."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,8 +13,8 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transcendent import parallel
-from transcendent.arrays import (
+from transcendent._utils import parallel
+from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
     IntArray,
@@ -24,9 +25,9 @@ from transcendent.arrays import (
     encode_labels,
     take_rows,
 )
-from transcendent.cells import check_names, pointing_out
+from transcendent._utils.cells import check_names, pointing_out
+from transcendent._utils.estimators import take_on_input
 from transcendent.decisions import Decisions, p_values_of
-from transcendent.estimators import take_on_input
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
@@ -102,10 +103,7 @@ class ConformalEvaluator(DetectorWrapper):
         """
         if not hasattr(self, "judges_"):
             check_is_fitted(self)
-        search = resolve_search(search, len(self.classes_))
-        results = [judge.calibration_.search(search) for judge in self.judges_]
-        for judge, result in zip(self.judges_, results, strict=True):
-            judge.result_, judge.search_ = result, search
+        self.judges_ = [copy(judge).rethreshold(search) for judge in self.judges_]
         return self
 
     @pointing_out
@@ -116,9 +114,7 @@ class ConformalEvaluator(DetectorWrapper):
         fitted on make p-values too optimistic: give others. A call that fails changes nothing.
         """
         X, y = indexable(self._check_rows(X), as_labels(y))
-        judges = [self._judge_of(detector, detector.answer(X), y) for detector in self.detectors_]
-        for judge in judges:
-            judge.rethreshold(self.search_)
+        judges = [self._judge_of(d, d.answer(X), y).rethreshold(self.search_) for d in self.detectors_]
         warn_if_coarse([judge.calibration_ for judge in judges], stacklevel=4)
         self.judges_ = judges
         return self

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
+from transcendent._utils.estimators import take_on_input
 from transcendent.decisions import Decisions, check_budget
-from transcendent.estimators import take_on_input
 
 _GOLDEN = (5**0.5 - 1) / 2
 

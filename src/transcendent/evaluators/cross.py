@@ -7,9 +7,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent import parallel
-from transcendent.arrays import FloatArray, IntArray, take_rows
-from transcendent.cells import pointing_out
+from transcendent._utils import parallel
+from transcendent._utils.arrays import FloatArray, IntArray, take_rows
+from transcendent._utils.cells import pointing_out
 from transcendent.decisions import Decisions, p_values_of
 from transcendent.evaluators.base import ConformalEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds

@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import take_rows
-from transcendent.cells import pointing_out
+from transcendent._utils.arrays import take_rows
+from transcendent._utils.cells import pointing_out
 from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
 from transcendent.judging.calibration import CalibrationLabel

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import LeaveOneOut, check_cv
 
-from transcendent.arrays import AnyArray, IntArray
-from transcendent.dates import as_times
+from transcendent._utils.arrays import AnyArray, IntArray
+from transcendent._utils.dates import as_times
 from transcendent.errors import CalibrationError
 
 Split = tuple[IntArray, IntArray]

@@ -10,9 +10,9 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
-from transcendent import parallel
-from transcendent.arrays import FloatArray, IntArray, take_rows
-from transcendent.cells import pointing_out
+from transcendent._utils import parallel
+from transcendent._utils.arrays import FloatArray, IntArray, take_rows
+from transcendent._utils.cells import pointing_out
 from transcendent.errors import CalibrationError, NoShortcutError
 from transcendent.evaluators.base import OneDetectorEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds

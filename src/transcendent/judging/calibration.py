@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.errors import CalibrationWarning
 from transcendent.judging.merging import Merging
 from transcendent.judging.pvalues import Form, ScoreTable, check_form, credibility_and_confidence

@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import (
+from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
     IntArray,

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import FloatArray, as_finite
+from transcendent._utils.arrays import FloatArray, as_finite
 
 Bag = Literal["class", "all"]
 

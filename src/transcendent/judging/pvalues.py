@@ -25,7 +25,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
 from transcendent.errors import CalibrationError
 
 Form = Literal["paper", "plus_one"]

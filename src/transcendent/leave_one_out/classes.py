@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks, take_rows
+from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks, take_rows
 
 _BLOCK = 1 << 20
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from transcendent.arrays import FloatArray, IntArray
+from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.errors import NoShortcutError
 
 TOLERANCE = 0.05

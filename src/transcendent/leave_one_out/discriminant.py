@@ -10,7 +10,7 @@ from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.utils import check_array
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.classes import (
     block_slices,

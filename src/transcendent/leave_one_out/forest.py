@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
 from sklearn.utils import _safe_indexing, check_array
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, take_rows
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, take_rows
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.registry import LeftOut, register
 

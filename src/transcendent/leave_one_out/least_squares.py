@@ -8,7 +8,7 @@ from scipy.linalg import LinAlgError, blas, cho_solve, cholesky, lapack, solve_t
 from sklearn.linear_model import RidgeClassifier
 from sklearn.utils import check_array
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
 from transcendent.leave_one_out.convergence import check_converged

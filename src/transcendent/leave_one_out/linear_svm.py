@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 from sklearn.utils import check_array
 
-from transcendent.arrays import (
+from transcendent._utils.arrays import (
     AnyArray,
     BoolArray,
     FloatArray,

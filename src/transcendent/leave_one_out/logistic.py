@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_array, compute_class_weight
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
 from transcendent.leave_one_out.convergence import check_converged

@@ -9,7 +9,7 @@ from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
 from sklearn.preprocessing import binarize
 from sklearn.utils import check_array
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.classes import (
     blocks,

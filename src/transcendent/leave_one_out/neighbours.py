@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.utils import check_array
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.classes import blocks, decision_values, left_out_log_priors
 from transcendent.leave_one_out.registry import LeftOut, register

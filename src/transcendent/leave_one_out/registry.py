@@ -9,9 +9,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, count_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, count_rows
+from transcendent._utils.estimators import see_through
 from transcendent.errors import NoShortcutError
-from transcendent.estimators import see_through
 
 Kind = Literal["exact", "approximate"]
 

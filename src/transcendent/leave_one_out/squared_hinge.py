@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from scipy import linalg
 from sklearn.utils.extmath import row_norms
 
-from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks
 from transcendent.errors import NoShortcutError
 
 MAX_ORDER = 12_000

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from transcendent.arrays import BoolArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks
 from transcendent.errors import NoShortcutError
 
 MAX_BYTES = 1 << 30

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from transcendent.arrays import (
+from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
     IntArray,

@@ -13,8 +13,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import NearestCentroid
 
+from transcendent._utils.estimators import see_through
 from transcendent.errors import MeasureError
-from transcendent.estimators import see_through
 from transcendent.measures.base import FunctionMeasure, Measure
 from transcendent.measures.density import Density
 from transcendent.measures.distance import CentroidDistance

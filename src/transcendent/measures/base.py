@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from transcendent.arrays import FloatArray, IntArray
+from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.errors import MeasureError, NoShortcutError
 
 

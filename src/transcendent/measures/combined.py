@@ -6,9 +6,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import FloatArray, IntArray
+from transcendent._utils.arrays import FloatArray, IntArray
+from transcendent._utils.estimators import seeded
 from transcendent.errors import MeasureError
-from transcendent.estimators import seeded
 from transcendent.judging.merging import Bag, Merging
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import ComplementNB
 
-from transcendent.arrays import FloatArray
+from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 

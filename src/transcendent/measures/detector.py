@@ -7,9 +7,9 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import column_or_1d
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, abbreviate, count_rows, encode_labels
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, abbreviate, count_rows, encode_labels
+from transcendent._utils.estimators import see_through, transform
 from transcendent.errors import CalibrationError, MeasureError, NoShortcutError
-from transcendent.estimators import see_through, transform
 from transcendent.leave_one_out.registry import Shortcut
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
@@ -49,7 +49,8 @@ class Detector(NamedTuple):
         """Labels and scores; a pipeline's rows are transformed once for both."""
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
-        classes, scores = np.asarray(classifier.classes_), self._scores(classifier, X, rows)
+        classes = np.asarray(classifier.classes_)
+        scores = self._checked(self.measure.scores(classifier, rows), classes, X, rows)
         codes = self.measure.implied_labels(classifier, scores)
         if codes is None:
             codes = encode_labels(column_or_1d(classifier.predict(rows)), classes, "predict")
@@ -64,19 +65,18 @@ class Detector(NamedTuple):
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
         answers = shortcut.function(classifier, rows, y)
-        shape = (count_rows(rows), len(answers.classes_))
         try:
-            scores = checked_scores(self.measure, self.measure.left_out_scores(answers, rows, y), shape)
+            left_out = self.measure.left_out_scores(answers, rows, y)
+            scores = self._checked(left_out, answers.classes_, X, rows)
         except MeasureError:
             kind, asking = type(classifier).__name__, type(self.measure).__name__
             raise NoShortcutError(f"that for {kind} does not give what {asking} asks for") from None
         codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
-        return _in_sorted_order(answers.classes_, codes, _digits_there_are(scores, X, rows))
+        return _in_sorted_order(answers.classes_, codes, scores)
 
-    def _scores(self, classifier: Any, X: Any, rows: Any) -> FloatArray:
-        shape = (count_rows(rows), len(classifier.classes_))
-        scores = checked_scores(self.measure, self.measure.scores(classifier, rows), shape)
-        return _digits_there_are(scores, X, rows)
+    def _checked(self, scores: Any, classes: AnyArray, X: Any, rows: Any) -> FloatArray:
+        checked = checked_scores(self.measure, scores, (count_rows(rows), len(classes)))
+        return _digits_there_are(checked, X, rows)
 
 
 def needs_rows(measure: Measure) -> bool:

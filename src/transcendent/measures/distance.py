@@ -16,7 +16,7 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from transcendent.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
+from transcendent._utils.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 from transcendent.measures.sparse_search import SparseSearch

@@ -11,7 +11,7 @@ from sklearn.feature_selection import f_classif
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_array
 
-from transcendent.arrays import AnyArray, IntArray
+from transcendent._utils.arrays import AnyArray, IntArray
 from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion

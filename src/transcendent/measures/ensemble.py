@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
 from sklearn.utils import _safe_indexing, check_array
 
-from transcendent.arrays import FloatArray
+from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError, NoShortcutError
 from transcendent.measures.base import Measure
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from transcendent.arrays import FloatArray, IntArray
+from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 

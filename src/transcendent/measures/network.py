@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, encode_labels, take_rows
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin

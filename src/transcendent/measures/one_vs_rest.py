@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from transcendent.arrays import FloatArray, encode_labels
+from transcendent._utils.arrays import FloatArray, encode_labels
 from transcendent.measures.base import Measure
 
 

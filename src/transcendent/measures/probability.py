@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from transcendent.arrays import FloatArray
+from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
 

@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from transcendent.arrays import FloatArray, chunks, count_rows, encode_labels, take_rows
-from transcendent.estimators import see_through, transform
+from transcendent._utils.arrays import FloatArray, chunks, count_rows, encode_labels, take_rows
+from transcendent._utils.estimators import see_through, transform
 from transcendent.leave_one_out.registry import find_shortcut
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import normalize
 
-from transcendent.arrays import FloatArray, chunks, group_equal_rows
+from transcendent._utils.arrays import FloatArray, chunks, group_equal_rows
 
 SparseMetric = Literal["cosine", "jaccard"]
 

@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import (
+from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
     IntArray,

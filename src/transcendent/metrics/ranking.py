@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from transcendent.arrays import FloatArray, as_finite
+from transcendent._utils.arrays import FloatArray, as_finite
 
 
 @dataclass(frozen=True)

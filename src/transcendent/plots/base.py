@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
-from transcendent.extras import extra
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.extras import extra
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLACK, BLUE, VERMILLION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"

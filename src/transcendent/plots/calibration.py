@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import InfeasibleError
 from transcendent.judging.calibration import Calibration
 from transcendent.plots.base import (

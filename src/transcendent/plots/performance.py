@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.metrics.performance import Subset
 from transcendent.metrics.ranking import RiskCoverage
 from transcendent.plots.base import (

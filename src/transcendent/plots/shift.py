@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import entropy
 
-from transcendent.arrays import FloatArray, IntArray, take_rows
+from transcendent._utils.arrays import FloatArray, IntArray, take_rows
 from transcendent.plots.base import (
     BLACK,
     BLUE,

@@ -11,8 +11,8 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from transcendent.arrays import FloatArray
-from transcendent.extras import extra
+from transcendent._utils.arrays import FloatArray
+from transcendent._utils.extras import extra
 from transcendent.plots.base import (
     BLACK,
     BLUE,

@@ -4,8 +4,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from transcendent.extras import extra
-from transcendent.files import write_whole
+from transcendent._utils.extras import extra
+from transcendent._utils.files import write_whole
 from transcendent.report.figures import (
     MOST_REJECTORS,
     merge_periods,

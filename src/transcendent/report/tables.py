@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, encode_labels
+from transcendent._utils.arrays import AnyArray, encode_labels
 from transcendent.report.words import (
     UNDEFINED,
     counted,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom, hypergeom
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.report.words import counted, decimal, percent, plain, positive_name, two_decimals, unit_of
 from transcendent.temporal.result import Backtest
 

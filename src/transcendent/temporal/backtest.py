@@ -14,8 +14,8 @@ from joblib import effective_n_jobs
 from sklearn.base import clone
 from sklearn.utils import column_or_1d, indexable
 
-from transcendent import parallel
-from transcendent.arrays import (
+from transcendent._utils import parallel
+from transcendent._utils.arrays import (
     AnyArray,
     IntArray,
     as_labels,
@@ -24,16 +24,16 @@ from transcendent.arrays import (
     take_rows,
     unlabelled_rows,
 )
-from transcendent.cells import check_names, pointing_into
+from transcendent._utils.cells import check_names, pointing_into
+from transcendent._utils.estimators import seeded
+from transcendent._utils.extras import extra
+from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
 from transcendent.decisions import Decisions, Rejector
 from transcendent.errors import InfeasibleError
-from transcendent.estimators import seeded
-from transcendent.extras import extra
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
 from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import Calendar, TimeSplit, in_order_of_time, time_split
-from transcendent.temporal.provenance import describe, digest, fingerprint, plain, versions
 from transcendent.temporal.result import Backtest, tight
 
 
@@ -246,28 +246,27 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
     since_fit: list[IntArray] = []
     parts: list[dict[str, AnyArray]] = []
     periods = len(run.split.periods)
-    progress = parallel.Progress(f"backtest of {name}", periods, verbose=run.verbose)
-    for i in range(periods):
-        rows = run.rows(i)
-        if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
-            fitted, known, since_fit = None, labelled, []
-        part = read_period(run.checkpoints, name, i)
-        if part is not None:
-            fitted = None  # it has not decided this period, from which it might have learnt
-        elif len(rows):
-            if fitted is None:
-                try:
-                    fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
-                except InfeasibleError as error:
-                    raise InfeasibleError(f"{name}: {error}") from None
-            part = _decide_period(run, fitted, rows, i, clock)
-            write_period(run.checkpoints, name, i, part)
-        if part is not None:
-            parts.append(part)
-            since_fit.append(rows)
-            labelled = np.concatenate([labelled, part["labelled"]])
-        progress.show(i + 1)
-    progress.close()
+    with parallel.Progress(f"backtest of {name}", periods, verbose=run.verbose, unit="period") as progress:
+        for i in range(periods):
+            rows = run.rows(i)
+            if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
+                fitted, known, since_fit = None, labelled, []
+            part = read_period(run.checkpoints, name, i)
+            if part is not None:
+                fitted = None  # it has not decided this period, from which it might have learnt
+            elif len(rows):
+                if fitted is None:
+                    try:
+                        fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
+                    except InfeasibleError as error:
+                        raise InfeasibleError(f"{name}: {error}") from None
+                part = _decide_period(run, fitted, rows, i, clock)
+                write_period(run.checkpoints, name, i, part)
+            if part is not None:
+                parts.append(part)
+                since_fit.append(rows)
+                labelled = np.concatenate([labelled, part["labelled"]])
+            progress.show(i + 1)
     return _Outcome(_join(parts), clock.seconds, len(labelled))
 
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels, row_keys
-from transcendent.dates import first_and_last
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels, row_keys
+from transcendent._utils.dates import first_and_last
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 

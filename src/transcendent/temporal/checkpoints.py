@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from transcendent.arrays import AnyArray, from_npz, to_npz
-from transcendent.files import write_whole
+from transcendent._utils.arrays import AnyArray, from_npz, to_npz
+from transcendent._utils.files import write_whole
 from transcendent.temporal.result import Backtest
 
 

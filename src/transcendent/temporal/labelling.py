@@ -7,9 +7,9 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.estimators import see_through, transform, unwrapped
 from transcendent.decisions import Decisions
-from transcendent.estimators import see_through, transform, unwrapped
 
 Choice = Literal["rejected", "margin", "random", "mixed"]
 

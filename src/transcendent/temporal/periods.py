@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, IntArray
-from transcendent.dates import as_dates, first_and_last
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray
+from transcendent._utils.dates import as_dates, first_and_last
 
 Calendar = Literal["year", "quarter", "month", "week", "day"]
 

@@ -9,10 +9,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent._utils.extras import extra
+from transcendent._utils.files import write_whole
+from transcendent._utils.text import columns
 from transcendent.decisions import Decisions
-from transcendent.extras import extra
-from transcendent.files import write_whole
 from transcendent.metrics.performance import (
     SUBSETS,
     Subset,
@@ -25,7 +26,6 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 from transcendent.temporal.periods import Periods
-from transcendent.text import columns
 
 _SHOWN = {
     "rejector": ("", "rejector"),

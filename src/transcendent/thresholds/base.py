@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from transcendent.arrays import (
+from transcendent._utils.arrays import (
     AnyArray,
     BoolArray,
     FloatArray,

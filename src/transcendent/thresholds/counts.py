@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
 
 _CHUNK = 1 << 22
 

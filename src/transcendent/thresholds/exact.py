@@ -18,7 +18,7 @@ from itertools import combinations
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
 from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, Problem, SearchResult, infeasible
 from transcendent.thresholds.counts import LevelCounts, Tally, boundary_counts
 from transcendent.thresholds.metrics import Accuracy, Constraint, Metric, Ratio, resolve_metric

@@ -13,7 +13,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, divide, mean_of_defined
+from transcendent._utils.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    divide,
+    mean_of_defined,
+)
 from transcendent.thresholds.counts import Tally
 
 Subset = Literal["kept", "rejected"]

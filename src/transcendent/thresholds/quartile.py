@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.thresholds.base import On, Search, SearchResult, promise
 from transcendent.thresholds.counts import count
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, FloatArray
+from transcendent._utils.arrays import AnyArray, FloatArray
 
 _NONE = np.iinfo(np.int64).min
 

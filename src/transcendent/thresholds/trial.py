@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
 from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, SearchResult
 from transcendent.thresholds.metrics import Constraint, Metric
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transcendent.arrays import AnyArray, missing_rows
+from transcendent._utils.arrays import AnyArray, missing_rows
 
 _ISO = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?|(?P<basic_month>\d\d)(?P<basic_day>\d\d))?"

@@ -3,21 +3,21 @@
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+from uuid import uuid4
 
 
 def is_about_writing(error: OSError) -> bool:
-    """Whether there is no room, or no leave, to write."""
+    """Return whether the disk is full or read-only."""
     return error.errno in (errno.ENOSPC, errno.EROFS, errno.EDQUOT) or "No space left" in str(error)
 
 
 @contextmanager
 def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
-    """A file to read, if it is a regular one, which a pipe or a device is not, and not too large."""
+    """Open a regular file for reading; refuse pipes, devices and files that are too large."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         found = os.fstat(handle)
@@ -33,31 +33,25 @@ def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write aside and rename, so that a reader never meets half a file and a failure leaves none behind."""
+    """Write aside and rename, so readers never see half a file and a failure leaves nothing behind."""
     _check_replaceable(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}", str(path))
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    aside = path.parent / f".{path.name}.{uuid4().hex}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with aside.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(aside, mode)
-        os.replace(aside, path)
+        if path.exists():
+            aside.chmod(path.stat().st_mode & 0o777)
+        aside.replace(path)
     finally:
-        Path(aside).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse to rename over a device, a pipe, a folder or a link: to where it leads is not ours to change."""
+    """Refuse to replace a device, a pipe, a folder or a link."""
     if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         kind = "a link" if path.is_symlink() else "not a regular file"
         raise OSError(errno.EINVAL, f"it is {kind}, and is not replaced", str(path))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

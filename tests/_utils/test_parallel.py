@@ -1,5 +1,6 @@
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_info
 
-from transcendent import CrossConformalEvaluator, TransductiveEvaluator, parallel
+from transcendent import CrossConformalEvaluator, TransductiveEvaluator
+from transcendent._utils import parallel
 from transcendent.datasets import make_stream
 from transcendent.errors import WorkerDiedError
 from transcendent.temporal import backtest
@@ -61,13 +63,11 @@ def test_a_backend_that_cannot_stream_works(monkeypatch):
 
 def test_progress_is_shown_to_someone_who_watches(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    tasks = [(x, x) for x in range(3)]
-    parallel.run(operator.mul, tasks, total=3, label="fitting folds", verbose=True)
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.1)
+    parallel.run(time.sleep, [(0.1,)] * 4, total=4, label="fitting folds", verbose=True)
     shown = capsys.readouterr().err
-    assert "fitting folds ━━━━━━━━                 1 of 3, 6 s left" in shown
-    assert "fitting folds: done in" in shown
+    assert re.search(r"fitting folds: +50%\|.* 2/4 \[", shown)
+    assert "fitting folds: 100%" in shown
 
 
 def test_progress_can_be_silenced_and_stays_out_of_pipes_and_short_work(monkeypatch, capsys):
@@ -76,6 +76,9 @@ def test_progress_can_be_silenced_and_stays_out_of_pipes_and_short_work(monkeypa
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     parallel.run(time.sleep, tasks, total=3, label="x", verbose=True)
     parallel.run(time.sleep, tasks, total=3, label="x", verbose=False)
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
+    monkeypatch.setattr(parallel.progress, "silenced", True)
+    parallel.run(time.sleep, tasks, total=3, label="x", verbose=True)
     assert capsys.readouterr().err == ""
 
 
@@ -155,7 +158,7 @@ def test_workers_that_die_again_and_again():
 
 @pytest.mark.slow
 def test_dask_workers_that_die_again_and_again(doomed_client, monkeypatch):
-    monkeypatch.setattr(parallel, "_PATIENCE", 5)
+    monkeypatch.setattr(parallel.dask, "_PATIENCE", 5)
     with (
         parallel_config(backend="dask", client=doomed_client),
         pytest.raises(WorkerDiedError, match=r"worker processes died|no worker that is alive"),
@@ -211,19 +214,19 @@ def test_fits_in_threads_of_one_process_take_turns():
 @pytest.mark.parametrize("backend", ["sequential", "loky", "threading", "multiprocessing", "dask"])
 def test_progress_on_every_backend(backend, monkeypatch, capsys, request):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr(parallel.Progress, "silent_for", 0.0)
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
     given = {"client": request.getfixturevalue("client")} if backend == "dask" else {"n_jobs": 2}
     with parallel_config(backend=backend, **given):
         parallel.run(time.sleep, [(0.05,)] * 12, total=12, label="sleeping", verbose=True)
     shown = capsys.readouterr().err
-    assert "12 of 12" in shown
-    assert shown.count(" of 12") > 1
-    assert "sleeping: done" in shown
+    assert "sleeping: 100%" in shown
+    assert "12/12" in shown
+    assert shown.count("/12") > 1
 
 
 INTERRUPTED = """
 import sys, time
-from transcendent import parallel
+from transcendent._utils import parallel
 
 def work(i):
     print("started", flush=True)

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import _safe_indexing
 
-from transcendent.arrays import AnyArray, BoolArray, missing_rows
+from transcendent._utils.arrays import AnyArray, BoolArray, missing_rows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -1,4 +1,4 @@
-from transcendent.text import columns, visible
+from transcendent._utils.text import columns, visible
 
 
 def test_nothing_steers_the_terminal():

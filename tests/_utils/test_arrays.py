@@ -16,7 +16,7 @@ from transcendent import (
     ScoreEvaluator,
     TransductiveEvaluator,
 )
-from transcendent.arrays import as_labels, unlabelled_rows
+from transcendent._utils.arrays import as_labels, unlabelled_rows
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.datasets import Dataset
 from transcendent.metrics import rejection_metrics

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from transcendent.dates import as_dates, as_times
+from transcendent._utils.dates import as_dates, as_times
 from transcendent.temporal import cut_periods
 
 

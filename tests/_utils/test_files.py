@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from transcendent.files import open_regular, write_whole
+from transcendent._utils.files import open_regular, write_whole
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path):

@@ -1,0 +1,77 @@
+"""One task in a worker process: alone there, on its share of the cores, ending with its caller."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from joblib import cpu_count, parallel_config
+from threadpoolctl import ThreadpoolController
+
+from transcendent._utils.parallel.sharing import Shared
+
+T = TypeVar("T")
+
+_alone = threading.Lock()
+
+
+class LostDataError(Exception):
+    """All workers that held what is shared have died."""
+
+
+def workers_died(how_often: str) -> str:
+    """Say that worker processes died, and what helps."""
+    return (
+        f"worker processes died, {how_often}. Most often the memory is not enough: run fewer at once, or "
+        "give each more of it."
+    )
+
+
+def share_of_cores(n_jobs: int) -> int:
+    """The number of threads for each of so many workers."""
+    return max(1, int(cpu_count()) // n_jobs)
+
+
+def work(function: Callable[..., T], threads: int, shared: Shared, task: tuple[Any, ...]) -> T:
+    """Run a task alone in this process (liblinear is not thread-safe), on its share of the cores."""
+    with _alone, _at_most(threads), parallel_config(backend="sequential"):
+        return function(*shared.open(), *task)
+
+
+def work_as_child(caller: int, *task: Any) -> Any:
+    """Run a task in a child process, which exits if its caller dies, since nothing else would notify it."""
+    name = f"ends with {caller}"
+    if caller != os.getpid() and not any(thread.name == name for thread in threading.enumerate()):
+        threading.Thread(target=_end_with, args=(caller,), name=name, daemon=True).start()
+    return work(*task)
+
+
+def _end_with(caller: int) -> None:
+    while os.getppid() == caller:  # an orphan has another parent (on Windows it keeps the number)
+        time.sleep(1)
+    os._exit(1)
+
+
+@lru_cache(maxsize=1)
+def _thread_pools(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
+    """The thread pools of this process; looked for again, in milliseconds, after further imports."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def _at_most(threads: int) -> Iterator[None]:
+    """Limit thread pools: BLAS and OpenMP directly, LightGBM by the number of cores joblib reports."""
+    before = os.environ.get("LOKY_MAX_CPU_COUNT")
+    os.environ["LOKY_MAX_CPU_COUNT"] = str(threads)
+    try:
+        with _thread_pools(len(sys.modules)).limit(limits=threads):
+            yield
+    finally:
+        if before is None:
+            del os.environ["LOKY_MAX_CPU_COUNT"]
+        else:
+            os.environ["LOKY_MAX_CPU_COUNT"] = before
