@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from sklearn.svm import LinearSVC
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, RandomSearch
-from transcendent.judging.pvalues import ScoreTable
+from transcendent.judging.pvalues import Bags
 from transcendent.thresholds.counts import CumulativeCounts
 
 SEED = 0
@@ -42,7 +42,7 @@ def p_values() -> str:
     new = rng.normal(size=(n, 2))
 
     def ours() -> Any:
-        return ScoreTable.of(calibration, codes, classes).p_values(new)
+        return Bags.of(calibration, codes, classes).p_values(new)
 
     def bare() -> Any:
         bags = [np.sort(calibration[codes == c, c]) for c in (0, 1)]

@@ -7,8 +7,8 @@ from hypothesis.extra import numpy as hnp
 from transcendent.errors import CalibrationError
 from transcendent.judging import pvalues
 from transcendent.judging.pvalues import (
+    Bags,
     Rounding,
-    ScoreTable,
     credibility_and_confidence,
     merge_ties,
     p_values,
@@ -73,7 +73,7 @@ def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
     codes[: min(n, 3)] = np.arange(min(n, 3))
     if len(np.unique(codes)) < 3:
         return
-    got = ScoreTable.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form)
+    got = Bags.of(scores, codes, np.arange(3)).left_out_p_values(scores, codes, form)
     for i in range(n):
         for c in range(3):
             members = [j for j in range(n) if codes[j] == c]
@@ -177,4 +177,4 @@ def test_empty_and_misshapen_input_is_refused():
 
 def test_a_class_without_scores_is_named():
     with pytest.raises(CalibrationError, match="'worm'"):
-        ScoreTable.of(np.zeros((2, 2)), np.array([0, 0]), np.array(["ok", "worm"]))
+        Bags.of(np.zeros((2, 2)), np.array([0, 0]), np.array(["ok", "worm"]))

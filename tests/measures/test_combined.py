@@ -52,7 +52,7 @@ def data(n_classes=2, n=300):
 
 def naive(calibration, scores, merging):
     """(n, classes) p-values of new objects, straight from the definition, one object at a time."""
-    k, n_parts = scores.shape[1:]
+    k, n_members = scores.shape[1:]
     actual = calibration.actual
     counts = np.bincount(actual, minlength=k)
 
@@ -61,7 +61,7 @@ def naive(calibration, scores, merging):
         return (sum(calibration.scores[j, c, m] >= score for j in others) + 1) / (counts[c] + 1)
 
     def merged(object_scores, c, leave_out=None):
-        p = [part_p(object_scores[c, m], c, m, leave_out) for m in range(n_parts)]
+        p = [part_p(object_scores[c, m], c, m, leave_out) for m in range(n_members)]
         return float(merging.scores([p])[0])
 
     own = [merged(calibration.scores[i], actual[i], i) for i in range(len(actual))]
@@ -91,7 +91,7 @@ def test_p_values_follow_the_definition(old, new, bag):
         predicted=np.arange(14) % 3 % 2,
         merging=Merging(bag=bag),
     )
-    found = calibration.table.p_values(calibration.merge(new))
+    found = calibration.bags.p_values(calibration.merge(new))
     np.testing.assert_array_equal(found, naive(calibration, new, calibration.merging))
 
 
@@ -124,7 +124,7 @@ def test_one_part_alone_is_at_most_a_step_of_the_bag_above_itself(old, new):
     common = {"classes": np.array([0, 1]), "actual": actual, "predicted": actual}
     combined = Calibration(scores=old, merging=Merging(), **common)
     alone = Calibration(scores=old[:, :, 0], **common)
-    step = combined.table.p_values(combined.merge(new)) - alone.table.p_values(new[:, :, 0])
+    step = combined.bags.p_values(combined.merge(new)) - alone.bags.p_values(new[:, :, 0])
     ties = 1 + max(np.unique(old[actual == c, c, 0], return_counts=True)[1].max() for c in (0, 1))
     assert step.min() >= -1e-12
     assert step.max() <= ties / 10 + 1e-12
@@ -148,7 +148,7 @@ def steps_too_high(old, new):
         form="plus_one",
         merging=Merging(),
     )
-    found = calibration.table.p_values(calibration.merge(new), "plus_one") * (n // 2 + 1)
+    found = calibration.bags.p_values(calibration.merge(new), "plus_one") * (n // 2 + 1)
     expected = [[transductive_count(calibration, one, c) for c in (0, 1)] for one in new]
     return np.rint(found).astype(int) - expected
 
@@ -162,8 +162,8 @@ def test_p_values_are_never_below_those_of_full_transduction(old, new):
 
 def test_p_values_are_half_a_step_above_those_of_full_transduction():
     rng = np.random.default_rng(0)
-    for n_parts in (2, 3, 6):
-        scores = 0.7 * rng.normal(size=(300, 1, 1)) + rng.normal(size=(300, 2, n_parts))
+    for n_members in (2, 3, 6):
+        scores = 0.7 * rng.normal(size=(300, 1, 1)) + rng.normal(size=(300, 2, n_members))
         steps = steps_too_high(scores[:200], scores[200:])
         assert 0.3 < steps.mean() < 0.7
         assert np.quantile(steps, 0.99) <= 3
@@ -252,7 +252,7 @@ def test_p_values_of_the_true_label_are_valid(bag):
             form="plus_one",
             merging=Merging(bag=bag),
         )
-        new = calibration.table.p_values(calibration.merge(scores[n:]), "plus_one")
+        new = calibration.bags.p_values(calibration.merge(scores[n:]), "plus_one")
         p[run] = new[[0, 1], [0, 1]]
     for c in (0, 1):
         for level in (0.05, 0.1, 0.2, 0.5):
@@ -273,7 +273,7 @@ def test_scores_alone_can_be_combined():
     expected, found = ice.decide(X[300:]), alone.decide(scores, ice.classes_[codes])
     np.testing.assert_array_equal(found.p_values, expected.p_values)
     np.testing.assert_array_equal(found.accepted, expected.accepted)
-    with pytest.raises(ValueError, match=r"\(objects, classes, parts\) = \(300, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"\(objects, classes, members\) = \(300, 2, 3\)"):
         alone.decide(scores[:, :, :2], ice.classes_[codes])
 
 
@@ -342,7 +342,7 @@ class TestPreset:
 @pytest.mark.parametrize(
     ("measure", "error", "message"),
     [
-        (CombinedMeasure([]), MeasureError, "needs parts"),
+        (CombinedMeasure([]), MeasureError, "needs members"),
         (CombinedMeasure([CombinedMeasure([Margin()])]), MeasureError, "none of them a combined measure"),
         (
             CombinedMeasure([Margin(), NeighbourRatio()], weights=[1, 2, 3]),

@@ -90,7 +90,7 @@ def _merging(stored: StoredCalibration, scores: Any) -> Merging | None:
         return None
     try:
         merging = Merging(**stored.merging)
-        merging.check_parts(scores.shape[2])
+        merging.check_members(scores.shape[2])
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"{stored.member} in it cannot be merged: {error}") from None
     return merging

@@ -156,7 +156,7 @@ class ConformalEvaluator(DetectorWrapper):
     def _judge_of(self, detector: Detector, answer: Answer, y: AnyArray) -> ScoreEvaluator:
         """A judge of the detector's answers without thresholds yet."""
         codes, scores = answer
-        merging = {} if detector.measure.n_parts is None else vars(detector.measure.merging)
+        merging = {} if detector.measure.n_members is None else vars(detector.measure.merging)
         judge = ScoreEvaluator(p_value=self.p_value, calibration_label=self.calibration_label, **merging)
         return judge.calibrate(scores, encode_labels(y, self.classes_, "y"), codes, self.classes_)
 

@@ -11,7 +11,7 @@ import numpy as np
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.errors import CalibrationWarning
 from transcendent.judging.merging import Merging
-from transcendent.judging.pvalues import Form, ScoreTable, check_form, credibility_and_confidence
+from transcendent.judging.pvalues import Bags, Form, check_form, credibility_and_confidence
 from transcendent.thresholds.base import Search, SearchResult
 from transcendent.thresholds.exact import ExactSearch
 
@@ -61,8 +61,8 @@ class Calibration:
     ----------
     classes : array of shape (classes,)
         The labels there are.
-    scores : array of shape (n, classes) or (n, classes, parts)
-        Nonconformity, one column per class; of a combined measure, that of each part.
+    scores : array of shape (n, classes) or (n, classes, members)
+        Nonconformity, one column per class; of a combined measure, that of each member.
     actual, predicted : int arrays of shape (n,)
         True and predicted labels, as positions in ``classes``.
     form : {"paper", "plus_one"}
@@ -70,7 +70,7 @@ class Calibration:
     label : {"predicted", "true"}
         Which label's p-value stands for a calibration object when thresholds are searched.
     merging : Merging or None
-        How the parts are merged.
+        How the members are merged.
     """
 
     classes: AnyArray
@@ -100,44 +100,44 @@ class Calibration:
         return np.bincount(self.predicted, minlength=len(self.classes))
 
     def merge(self, scores: FloatArray) -> FloatArray:
-        """(n, classes) scores of new objects, from the (n, classes, parts) ones of a combined measure."""
-        return scores if self.merging is None else self.merging.scores(self._part_p_values(scores))
+        """(n, classes) scores of new objects, from the (n, classes, members) ones of a combined measure."""
+        return scores if self.merging is None else self.merging.scores(self._member_p_values(scores))
 
     @cached_property
     def merged(self) -> FloatArray:
-        """(n, classes) scores of the calibration objects, which are all there is without parts."""
-        return self.scores if self.merging is None else self.merging.scores(self._own_part_p_values)
+        """(n, classes) scores of the calibration objects, which without members are ``scores``."""
+        return self.scores if self.merging is None else self.merging.scores(self._own_member_p_values)
 
     @cached_property
-    def table(self) -> ScoreTable:
+    def bags(self) -> Bags:
         """The sorted scores new objects are compared with."""
         pooled = self.merging is not None and self.merging.bag == "all"
-        return ScoreTable.of(self.merged, self.actual, self.classes, pooled=pooled)
+        return Bags.of(self.merged, self.actual, self.classes, pooled=pooled)
 
     @cached_property
     def p_values(self) -> FloatArray:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
-        return self.table.left_out_p_values(self.merged, self.actual, self.form)
+        return self.bags.left_out_p_values(self.merged, self.actual, self.form)
 
     @cached_property
-    def _part_tables(self) -> list[ScoreTable]:
-        parts = np.moveaxis(self.scores, -1, 0)
-        return [ScoreTable.of(part, self.actual, self.classes) for part in parts]
+    def _member_bags(self) -> list[Bags]:
+        members = np.moveaxis(self.scores, -1, 0)
+        return [Bags.of(member, self.actual, self.classes) for member in members]
 
-    def _part_p_values(self, scores: FloatArray) -> FloatArray:
-        """(n, classes, parts) p-values, each object counted as a member of the bag it is compared with."""
-        tables = enumerate(self._part_tables)
+    def _member_p_values(self, scores: FloatArray) -> FloatArray:
+        """(n, classes, members) p-values, each object counted as a member of the bag it is compared with."""
+        tables = enumerate(self._member_bags)
         return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
 
     @property
-    def _own_part_p_values(self) -> FloatArray:
-        """(n, classes, parts) p-values of the calibration objects.
+    def _own_member_p_values(self) -> FloatArray:
+        """(n, classes, members) p-values of the calibration objects.
 
         Of a member of the bag it is the smallest one it could have beside a new object: counted once, and
         divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
         are too high by as many steps as there are members whom their true p-value would rank otherwise.
         """
-        p, own = self._part_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
+        p, own = self._member_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
         size = self.counts[self.actual, None] + 1
         p[own] = (np.rint(p[own] * size) - 1) / size
         return p

@@ -34,8 +34,8 @@ class ScoreEvaluator(BaseEstimator):
 
     Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
     ``-p``; from one suspicion score or probability ``s`` of the second of two classes pass
-    ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, parts), are
-    combined as `CombinedMeasure` combines its parts.
+    ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, members), are
+    combined as `CombinedMeasure` combines its members.
 
     Parameters and attributes are those of `InductiveEvaluator` that need no detector; ``weights``
     and ``bag`` are those of `CombinedMeasure`. To recalibrate, fit again.
@@ -73,7 +73,7 @@ class ScoreEvaluator(BaseEstimator):
 
         Parameters
         ----------
-        scores : array of shape (n, classes) or (n, classes, parts)
+        scores : array of shape (n, classes) or (n, classes, members)
             Nonconformity, higher = stranger.
         y : array of shape (n,)
             True labels.
@@ -93,8 +93,8 @@ class ScoreEvaluator(BaseEstimator):
         if len(np.unique(classes)) != len(classes) or len(classes) < 2:
             raise ValueError(f"at least two distinct classes are needed, not {abbreviate(classes)}.")
         actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
-        n_parts = np.shape(scores)[2] if np.ndim(scores) == 3 else None
-        checked = _check_scores(scores, len(y), len(classes), n_parts)
+        n_members = np.shape(scores)[2] if np.ndim(scores) == 3 else None
+        checked = _check_scores(scores, len(y), len(classes), n_members)
         self.calibrate(checked, actual, predicted, classes).rethreshold(self.search)
         warn_if_coarse([self.calibration_], stacklevel=3)
         self._warn_if_reversed()
@@ -105,7 +105,7 @@ class ScoreEvaluator(BaseEstimator):
         merging = None
         if scores.ndim == 3:
             merging = Merging(self.weights, self.bag)
-            merging.check_parts(scores.shape[2])
+            merging.check_members(scores.shape[2])
         self.classes_ = classes
         self.calibration_ = Calibration(
             classes=classes,
@@ -163,7 +163,7 @@ class ScoreEvaluator(BaseEstimator):
         return hasattr(self, "result_")
 
     def _p_values(self, scores: FloatArray) -> FloatArray:
-        return self.calibration_.table.p_values(self.calibration_.merge(scores), self.p_value)
+        return self.calibration_.bags.p_values(self.calibration_.merge(scores), self.p_value)
 
     def _warn_if_reversed(self) -> None:
         """Columns have no common scale: each is asked whether its own members look the stranger ones."""
@@ -176,14 +176,14 @@ class ScoreEvaluator(BaseEstimator):
             )
 
     def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
-        n_classes, *n_parts = self.calibration_.scores.shape[1:]
-        return _check_scores(scores, n, n_classes, *n_parts)
+        n_classes, *n_members = self.calibration_.scores.shape[1:]
+        return _check_scores(scores, n, n_classes, *n_members)
 
 
-def _check_scores(scores: Any, n: int, n_classes: int, n_parts: int | None = None) -> FloatArray:
-    shape = (n, n_classes) if n_parts is None else (n, n_classes, n_parts)
+def _check_scores(scores: Any, n: int, n_classes: int, n_members: int | None = None) -> FloatArray:
+    shape = (n, n_classes) if n_members is None else (n, n_classes, n_members)
     checked = as_finite(scores, "scores", ndim=len(shape))
     if checked.shape != shape:
-        axes = ", ".join(("objects", "classes", "parts")[: len(shape)])
+        axes = ", ".join(("objects", "classes", "members")[: len(shape)])
         raise ValueError(f"scores must be ({axes}) = {shape}, got {checked.shape}.")
     return checked

@@ -15,12 +15,12 @@ Bag = Literal["class", "all"]
 
 @dataclass(frozen=True)
 class Merging:
-    """How the p-values of the parts become one score, higher = stranger: the weighted sum of -log p.
+    """How the p-values of the members become one score, higher = stranger: the weighted sum of -log p.
 
     Attributes
     ----------
-    weights : array of shape (parts,) or None
-        How much each part counts: equally if None.
+    weights : array of shape (members,) or None
+        How much each member counts: equally if None.
     bag : {"class", "all"}
         Among whose merged scores a new one is ranked.
 
@@ -45,17 +45,17 @@ class Merging:
         if np.any(numbers < 0) or not numbers.any():
             raise ValueError(f"weights must not be negative, nor all be 0: {numbers.tolist()}.")
 
-    def check_parts(self, n_parts: int) -> None:
-        """Refuse weights for another number of parts."""
-        if self.weights is not None and len(self.weights) != n_parts:
-            raise ValueError(f"there are {len(self.weights)} weights for {n_parts} measures.")
+    def check_members(self, n_members: int) -> None:
+        """Refuse weights for another number of members."""
+        if self.weights is not None and len(self.weights) != n_members:
+            raise ValueError(f"there are {len(self.weights)} weights for {n_members} measures.")
 
     def scores(self, p: Any) -> FloatArray:
-        """(…, parts) positive p-values to scores."""
+        """(…, members) positive p-values to scores."""
         strangeness = -np.log(np.asarray(p, dtype=np.float64))
         weights = np.ones(strangeness.shape[-1]) if self.weights is None else np.asarray(self.weights)
         total: FloatArray = np.zeros(strangeness.shape[:-1])
-        # Part by part, not as a product: rounded alike however many objects there are, so ties stay ties.
+        # Member by member, not as a product: rounded alike however many objects there are, so ties stay ties.
         for m, weight in enumerate(weights):
             total += weight * strangeness[..., m]
         return total

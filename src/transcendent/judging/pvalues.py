@@ -112,14 +112,14 @@ def merge_ties(values: FloatArray, noise: Rounding) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class ScoreTable:
+class Bags:
     """Sorted calibration scores, one bag per class: all that judging new scores needs.
 
-    A ``pooled`` table has one bag for all classes: the scores every object has for its own.
+    If ``pooled``, all classes share one bag: the score of every object for its own class.
     """
 
     classes: AnyArray
-    bags: tuple[FloatArray, ...]
+    scores: tuple[FloatArray, ...]
     pooled: bool = False
 
     @classmethod
@@ -134,26 +134,26 @@ class ScoreTable:
     @property
     def counts(self) -> IntArray:
         """Number of calibration scores of each class; p-values move in steps of one over it."""
-        return np.array([len(bag) for bag in self.bags])
+        return np.array([len(bag) for bag in self.scores])
 
     @cached_property
     def _roundings(self) -> list[Rounding]:
-        return [rounding(bag) for bag in self.bags]
+        return [rounding(bag) for bag in self.scores]
 
     def p_values(self, scores: FloatArray, form: Form = "paper") -> FloatArray:
         """(n, classes) p-values of new objects' (n, classes) scores."""
         out = np.empty(scores.shape)
-        for c, bag in enumerate(self.bags):
+        for c, bag in enumerate(self.scores):
             out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form)
         return out
 
     def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
-        """(n, classes) p-values of the table's own objects, each compared with all the others.
+        """(n, classes) p-values of the objects in the bags, each compared with all the others.
 
         The only member of a class has nobody to be compared with there: NaN.
         """
         out, everybody = self.p_values(scores, form), np.arange(len(codes))
-        for c, bag in enumerate(self.bags):
+        for c, bag in enumerate(self.scores):
             rows = everybody if self.pooled else np.flatnonzero(codes == c)
             in_bag, n = scores[rows, codes[rows]], len(bag)
             size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)

@@ -31,8 +31,8 @@ class Measure(BaseEstimator, ABC):
         """Return finite (n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
 
     @property
-    def n_parts(self) -> int | None:
-        """How many measures a combined one is made of; its scores are (n, classes, parts)."""
+    def n_members(self) -> int | None:
+        """How many measures a combined one is made of; its scores are (n, classes, members)."""
         return None
 
     @property
@@ -65,12 +65,12 @@ class FunctionMeasure(Measure):
 
 
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
-    """Return the measure's scores, refused by its name unless (objects, classes[, parts]) and finite."""
+    """Return the measure's scores, refused by its name unless (objects, classes[, members]) and finite."""
     name = type(measure).__name__
     checked = np.asarray(scores, dtype=np.float64)
-    expected = shape if measure.n_parts is None else (*shape, measure.n_parts)
+    expected = shape if measure.n_members is None else (*shape, measure.n_members)
     if checked.shape != expected:
-        axes = ", ".join(("objects", "classes", "parts")[: len(expected)])
+        axes = ", ".join(("objects", "classes", "members")[: len(expected)])
         raise MeasureError(f"{name} gave scores of shape {checked.shape}, not ({axes}) = {expected}.")
     if not np.isfinite(checked).all():
         raise MeasureError(

@@ -17,7 +17,7 @@ from transcendent.measures.base import Measure, checked_scores
 class CombinedMeasure(Measure):
     """Measures of different kinds, merged on the scale they have in common: p-values.
 
-    Each part scores every object. Calibration turns the scores of each part into p-values, merges these
+    Each member scores every object. Calibration turns the scores of each member into p-values, merges these
     into one score per class by Fisher's rule (the sum of -log p), and ranks that score among the calibration
     objects' own: the outcome is a p-value like any other. It is never lower than if all calibration objects
     were ranked anew beside each new object, and mostly at most a few steps of the bag higher. The detector's
@@ -26,21 +26,21 @@ class CombinedMeasure(Measure):
     Parameters
     ----------
     measures : list
-        The parts: measures, functions, or ``"auto"`` for the one that suits the detector.
-    weights : array of shape (parts,) or None
-        How much each part counts: equally if None.
+        The members: measures, functions, or ``"auto"`` for the one that suits the detector.
+    weights : array of shape (members,) or None
+        How much each member counts: equally if None.
     bag : {"class", "all"}
         Among whose merged scores a new one is ranked. ``"class"``: those of calibration objects of the class
         in question, so that p-values are valid for every class. ``"all"``: those of all calibration objects,
         each for its own class; then p-values are valid for the classes together, rare classes have as fine
         steps as others, and one ranking of all objects, as under a budget, treats the classes alike.
     random_state : int, RandomState or None
-        Seeds every part whose own ``random_state`` is None.
+        Seeds every member whose own ``random_state`` is None.
 
     Attributes
     ----------
     measures_ : list of Measure
-        The fitted parts.
+        The fitted members.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class CombinedMeasure(Measure):
     >>> X, y = make_classification(1000, flip_y=0.1, random_state=0)
     >>> both = CombinedMeasure(["auto", SecondOpinion(RandomForestClassifier(20)), NeighbourRatio()])
     >>> ice = InductiveEvaluator(LinearSVC(), measure=both, random_state=0).fit(X, y)
-    >>> ice.calibration_.scores.shape  # objects, classes, parts
+    >>> ice.calibration_.scores.shape  # objects, classes, members
     (340, 2, 3)
     """
 
@@ -71,67 +71,69 @@ class CombinedMeasure(Measure):
 
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
-        """Whether any part does; what ``"auto"`` stands for may."""
-        return any(getattr(part, "needs_rows", part == "auto") for part in self.measures)
+        """Whether any member does; what ``"auto"`` stands for may."""
+        return any(getattr(member, "needs_rows", member == "auto") for member in self.measures)
 
     @property
-    def n_parts(self) -> int:
-        """How many parts there are."""
+    def n_members(self) -> int:
+        """How many members there are."""
         return len(self.measures)
 
     @property
     def merging(self) -> Merging:
         """The weights and the bag."""
         merging = Merging(self.weights, self.bag)
-        merging.check_parts(self.n_parts)
+        merging.check_members(self.n_members)
         return merging
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
-        """Fit every part."""
+        """Fit every member."""
         self.merging  # noqa: B018  # refuses bad parameters before anything is fitted
-        parts = self._resolved(estimator)
+        members = self._resolved(estimator)
         if self.random_state is not None:
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-            parts = [seeded(part, seed) for part in parts]
-        self.measures_ = [part.fit(estimator, X, y) if part.needs_rows else part for part in parts]
+            members = [seeded(member, seed) for member in members]
+        self.measures_ = [member.fit(estimator, X, y) if member.needs_rows else member for member in members]
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """(n, classes, parts) scores."""
-        parts = self._parts(estimator)
-        return _stacked(parts, [part.scores(estimator, X) for part in parts], len(estimator.classes_))
+        """(n, classes, members) scores."""
+        members = self._members(estimator)
+        return _stacked(members, [member.scores(estimator, X) for member in members], len(estimator.classes_))
 
     @property
     def left_out_is_exact(self) -> bool:
-        """Whether those of all parts are."""
-        return all(part.left_out_is_exact for part in getattr(self, "measures_", ()))
+        """Whether those of all members are."""
+        return all(member.left_out_is_exact for member in getattr(self, "measures_", ()))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """(n, classes, parts) left-out scores, if every part has a way to them."""
-        parts = self._parts(answers)
-        return _stacked(parts, [part.left_out_scores(answers, X, y) for part in parts], len(answers.classes_))
+        """(n, classes, members) left-out scores, if every member has a way to them."""
+        members = self._members(answers)
+        return _stacked(
+            members, [member.left_out_scores(answers, X, y) for member in members], len(answers.classes_)
+        )
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
-        """The detector's answers, where the scores of a part settle them."""
-        for m, part in enumerate(self._parts(estimator)):
-            if (codes := part.implied_labels(estimator, scores[:, :, m])) is not None:
+        """The detector's answers, where the scores of a member settle them."""
+        for m, member in enumerate(self._members(estimator)):
+            if (codes := member.implied_labels(estimator, scores[:, :, m])) is not None:
                 return codes
         return None
 
-    def _parts(self, estimator: Any) -> list[Measure]:
-        """The fitted parts; those that learn nothing need not have been."""
+    def _members(self, estimator: Any) -> list[Measure]:
+        """The fitted members; those that learn nothing need not have been."""
         fitted: list[Measure] | None = getattr(self, "measures_", None)
         return self._resolved(estimator) if fitted is None else fitted
 
     def _resolved(self, estimator: Any) -> list[Measure]:
-        """Fresh parts from what the user passed."""
-        parts = [resolve_measure(part, estimator) for part in self.measures]
-        if not parts or any(part.n_parts is not None for part in parts):
-            raise MeasureError("a combined measure needs parts, none of them a combined measure itself.")
-        return parts
+        """Fresh members from what the user passed."""
+        members = [resolve_measure(member, estimator) for member in self.measures]
+        if not members or any(member.n_members is not None for member in members):
+            raise MeasureError("a combined measure needs members, none of them a combined measure itself.")
+        return members
 
 
-def _stacked(parts: list[Measure], scores: list[FloatArray], n_classes: int) -> FloatArray:
+def _stacked(members: list[Measure], scores: list[FloatArray], n_classes: int) -> FloatArray:
     shape = (len(scores[0]), n_classes)
-    pairs = zip(parts, scores, strict=True)
-    return np.stack([checked_scores(part, own, shape) for part, own in pairs], axis=-1)
+    pairs = zip(members, scores, strict=True)
+    return np.stack([checked_scores(member, own, shape) for member, own in pairs], axis=-1)

@@ -15,7 +15,7 @@ from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
 
 Answer = tuple[IntArray, FloatArray]
-"""Labels, as positions in the sorted classes, and (n, classes[, parts]) scores in that order."""
+"""Labels, as positions in the sorted classes, and (n, classes[, members]) scores in that order."""
 
 
 class Detector(NamedTuple):
