@@ -233,7 +233,7 @@ def _draw_readme(found: dict[str, list[Any]]) -> None:
 
 
 def limits() -> str:
-    """The errors that the preset lets through at 15%: LinearSVC, raw."""
+    """The errors that the preset does not reject at 15%: LinearSVC, raw."""
     apps = load_apigraph()
     split, keys = time_split(apps.times, train="2013"), row_keys(apps.X)
     goodware = np.unique(keys[apps.y == 0])
@@ -246,8 +246,8 @@ def limits() -> str:
         chosen = [evidence.names.index(name) for name in PRESET]
         p = -evidence.test[np.arange(len(left)), answers.labels][:, chosen]
         shares = {
-            "of the errors let through, malware called goodware": np.mean(evidence.y[left]),
-            "of the errors let through, all three opinions agree with the detector": np.mean(
+            "of these errors, malware called goodware": np.mean(evidence.y[left]),
+            "of these errors, all three opinions agree with the detector": np.mean(
                 np.all(p[left] > 0.5, axis=1)
             ),
             "of that malware, some goodware has the very same features": np.mean(
