@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
 from transcendent._utils.estimators import take_on_input
 from transcendent.decisions import Decisions, check_budget
+from transcendent.rejectors import Traits, adopt_input
 
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -28,9 +29,7 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
         """Fit the rejector; ``params`` go to its ``fit``."""
         self._check_budget()
         self.rejector_ = clone(self.rejector).fit(X, y, **params)
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
-            if hasattr(self.rejector_, name):
-                setattr(self, name, getattr(self.rejector_, name))
+        adopt_input(self, self.rejector_)
         return self
 
     def predict(self, X: Any) -> AnyArray:
@@ -89,7 +88,7 @@ class RejectionBudget(_Budget):
     @property
     def evolves(self) -> bool:
         """Whether the rejector changes while it decides."""
-        return bool(getattr(self.rejector, "evolves", False))
+        return Traits.of(self.rejector).evolves
 
     def decide(self, X: Any) -> Decisions:
         """Label the objects of a period, and reject as many of them as the budget allows."""

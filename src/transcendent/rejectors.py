@@ -1,0 +1,73 @@
+"""What the library looks up in a rejector, besides calling ``predict`` and ``decide``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from transcendent._utils.arrays import AnyArray
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Attributes of a rejector, empty or None where it has none.
+
+    Attributes
+    ----------
+    classes, feature_names : arrays or None
+        The labels, and the names of the columns it was fitted on.
+    n_features : int or None
+        The number of columns it was fitted on.
+    evolves : bool
+        Whether it changes while it decides.
+    detectors : list of classifiers
+        The fitted detectors.
+    judges : list
+        Those that hold calibration objects, of an evaluator or of the one within a budget or a baseline.
+    calibrations : list of Calibration
+        The calibration objects of each judge.
+    results : list of SearchResult
+        The thresholds in use, and what they promise.
+    """
+
+    classes: AnyArray | None
+    feature_names: AnyArray | None
+    n_features: int | None
+    evolves: bool
+    detectors: list[Any]
+    judges: list[Any]
+    calibrations: list[Any]
+    results: list[Any]
+
+    @classmethod
+    def of(cls, rejector: Any) -> "Traits":
+        """Look into a rejector, and into the one within a budget or a baseline."""
+        outer = getattr(rejector, "rejector_", rejector)
+        inner = getattr(outer, "evaluator_", outer)
+        judges = getattr(inner, "judges_", [inner])
+        deciding = judges if inner is outer else [outer]
+        return cls(
+            classes=getattr(rejector, "classes_", None),
+            feature_names=getattr(rejector, "feature_names_in_", None),
+            n_features=getattr(rejector, "n_features_in_", None),
+            evolves=bool(getattr(rejector, "evolves", False)),
+            detectors=_detectors(inner),
+            judges=judges,
+            calibrations=_of_each(judges, "calibration_"),
+            results=_of_each(deciding, "result_"),
+        )
+
+
+def adopt_input(rejector: Any, inner: Any) -> None:
+    """Give a rejector the classes and columns of the fitted one that it wraps."""
+    for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        if hasattr(inner, name):
+            setattr(rejector, name, getattr(inner, name))
+
+
+def _detectors(rejector: Any) -> list[Any]:
+    if hasattr(rejector, "detectors_"):
+        return [detector.estimator for detector in rejector.detectors_]
+    return _of_each([rejector], "estimator_")
+
+
+def _of_each(things: list[Any], attribute: str) -> list[Any]:
+    return [getattr(thing, attribute) for thing in things if hasattr(thing, attribute)]
