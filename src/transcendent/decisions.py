@@ -1,4 +1,4 @@
-"""What a rejector answers: a label for every object, and whether that label can be trusted."""
+"""The answers of a rejector: a label for every object, and whether to trust it."""
 
 import html
 from dataclasses import dataclass, replace
@@ -69,23 +69,23 @@ class Decisions:
         return len(self.labels)
 
     def __getitem__(self, rows: Any) -> Self:
-        """The decisions about some of the objects: a slice, a mask or positions."""
+        """Return the decisions about some of the objects: a slice, a mask or positions."""
         rows = [rows] if isinstance(rows, int | np.integer) else rows
         return replace(self, **{name: column[rows] for name, column in self.columns().items()})
 
     def columns(self) -> dict[str, AnyArray]:
-        """By name, the arrays that have an entry or a row for each object."""
+        """Return the arrays with one entry or row per object, by name."""
         names = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     @property
     def ranking(self) -> FloatArray:
-        """What orders the objects; higher = more trusted."""
+        """The values that order the objects; higher = more trusted."""
         return self.credibility if self.ranked_by == "credibility" else self.confidence
 
     @property
     def second_ranking(self) -> FloatArray:
-        """What tells objects apart that the ranking does not."""
+        """The values that break ties of ``ranking``."""
         return self.confidence if self.ranked_by == "credibility" else self.credibility
 
     @property
@@ -121,7 +121,7 @@ class Decisions:
         return replace(self, accepted=accepted)
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
-        """For each predicted class: the class, objects, accepted, rejected."""
+        """Return a row per predicted class: the class, objects, accepted, rejected."""
         codes = encode_labels(self.labels, self.classes, "labels")
         total = np.bincount(codes, minlength=len(self.classes)).tolist()
         kept = np.bincount(codes[self.accepted], minlength=len(self.classes)).tolist()
@@ -129,7 +129,7 @@ class Decisions:
         return [(label, t, k, t - k) for label, t, k in rows]
 
     def to_dict(self) -> dict[str, AnyArray]:
-        """One-dimensional columns, in the order the frames below have them."""
+        """Return one-dimensional columns, in the order of the frames below."""
         columns: dict[str, AnyArray] = {
             "label": self.labels,
             "accepted": self.accepted,
@@ -144,15 +144,15 @@ class Decisions:
         return columns
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row per object."""
+        """Return a pandas DataFrame, one row per object."""
         return extra("pandas", "frames").DataFrame(self.to_dict())
 
     def to_polars(self) -> Any:
-        """A polars DataFrame, one row per object."""
+        """Return a polars DataFrame, one row per object."""
         return extra("polars", "frames").DataFrame(self.to_dict())
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table, one row per object."""
+        """Return a pyarrow Table, one row per object."""
         return extra("pyarrow", "frames").table(self.to_dict())
 
     def __repr__(self) -> str:
@@ -179,16 +179,16 @@ class Rejector(Protocol):
     """
 
     def predict(self, X: Any) -> AnyArray:
-        """The detector's labels."""
+        """Return the detector's labels."""
         ...
 
     def decide(self, X: Any) -> Decisions:
-        """Labels, and which of them to accept."""
+        """Return labels, and which of them to accept."""
         ...
 
 
 def p_values_of(decisions: Decisions) -> FloatArray:
-    """The p-values of an evaluator's decisions, which always have them."""
+    """Return the p-values of an evaluator's decisions."""
     if decisions.p_values is None:
         raise TypeError("these decisions have no p-values.")
     return decisions.p_values
@@ -198,13 +198,13 @@ Summary = list[tuple[Any, int, int, int]]
 
 
 def summary_as_text(summary: Summary) -> str:
-    """A table of the classes, or with many of them of those with the most rejected objects."""
+    """Format the classes as text; of many, those with the most rejected objects."""
     rows = [("predicted", "objects", "accepted", "rejected", ""), *_cells(summary)]
     return "\n".join([columns(rows), *_note(summary)])
 
 
 def summary_as_dict(summary: Summary) -> dict[str, Any]:
-    """Sums and classes, as plain Python."""
+    """Return sums and classes as plain Python values."""
     names = ("class", "objects", "accepted", "rejected")
     total, kept, rejected = (sum(row[i] for row in summary) for i in (1, 2, 3))
     return {
@@ -230,7 +230,7 @@ def _note(summary: Summary) -> list[str]:
 
 
 def check_budget(rate: float | None, count: int | None) -> None:
-    """Refuse what is not one of a share and a number."""
+    """Refuse a budget that is not exactly one of a share and a number."""
     if (rate is None) == (count is None):
         raise ValueError("a budget is a share or a number of objects: give one of rate and count.")
     if rate is not None and not 0 <= rate <= 1:
@@ -240,7 +240,7 @@ def check_budget(rate: float | None, count: int | None) -> None:
 
 
 def budget_of(n: int, rate: float | None, count: int | None) -> int:
-    """Return how many of n objects a budget rejects; refuse one that has no choice between them."""
+    """Return how many of n objects a budget rejects; refuse one that leaves no choice."""
     exact = float(count) if rate is None else round(rate * n, 9)  # type: ignore[arg-type]
     if exact == 0 or rate == 1 or 1 <= exact <= n - 1:
         return round(exact)

@@ -1,12 +1,12 @@
-"""Everything Transcendent raises or warns about by a name of its own."""
+"""The errors and warnings of this package."""
 
 
 class TranscendentError(Exception):
-    """Base of all errors raised under a name of this package."""
+    """Base of all errors of this package."""
 
 
 class CalibrationError(TranscendentError, ValueError):
-    """The calibration data cannot support the p-values or thresholds asked for."""
+    """The calibration data cannot support the requested p-values or thresholds."""
 
 
 class InfeasibleError(TranscendentError, ValueError):
@@ -21,7 +21,7 @@ class MeasureError(TranscendentError, ValueError):
 
 
 class NoShortcutError(TranscendentError):
-    """Leaving rows out of this detector takes refits; the message is the reason."""
+    """The detector has no leave-one-out shortcut; the message says why."""
 
 
 class MissingExtraError(TranscendentError, ImportError):
@@ -29,11 +29,11 @@ class MissingExtraError(TranscendentError, ImportError):
 
 
 class BatchError(TranscendentError):
-    """A table was not decided to its end; the message says why, and what to do."""
+    """A table was not decided completely; the message says why, and what to do."""
 
 
 class WorkerDiedError(TranscendentError, RuntimeError):
-    """Processes that did the work were killed again and again."""
+    """Worker processes were killed repeatedly."""
 
 
 class ArtifactError(TranscendentError, ValueError):

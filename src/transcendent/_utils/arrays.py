@@ -1,4 +1,4 @@
-"""Array types, and the few things done to rows and labels everywhere."""
+"""Array types, and common operations on rows and labels."""
 
 import io
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _CHUNK = 1 << 22
 
 
 def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
-    """``values`` as float64, refused if NaN, infinite, empty or of another number of dimensions."""
+    """Return ``values`` as float64; refuse NaN, infinity, no values and another number of dimensions."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}.")
@@ -30,7 +30,7 @@ def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
 
 
 def missing_rows(values: AnyArray) -> IntArray:
-    """Positions of what is None, NaN, NaT or NA in a one-dimensional array."""
+    """Return the positions of None, NaN, NaT and NA in a one-dimensional array."""
     if values.dtype.kind in "biuSU":
         return np.empty(0, dtype=np.intp)
     found = [np.flatnonzero(_are_missing(values[rows])) + rows.start for rows in chunks(len(values), _CHUNK)]
@@ -53,7 +53,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def unlabelled_rows(y: Any) -> IntArray:
-    """Positions of the rows without a label: None, NaN, NA or text without a character."""
+    """Return the positions of missing labels: None, NaN, NA or empty text."""
     if isinstance(y, np.ma.MaskedArray):
         y = y.tolist()  # which has None where it is masked
     if isinstance(y, list | tuple):  # of text and NaN, NumPy would make the text "nan"
@@ -65,7 +65,7 @@ def unlabelled_rows(y: Any) -> IntArray:
 
 
 def as_labels(y: Any, name: str = "y") -> AnyArray:
-    """Labels as a one-dimensional array, refused if any is missing: that is not a class."""
+    """Return labels as a one-dimensional array; refuse missing ones, which are not a class."""
     labels: AnyArray = column_or_1d(y, warn=True)
     if len(missing := unlabelled_rows(y)):
         known = f"{name} != ''" if isinstance(labels[missing[0]], str) else f"~pandas.isna({name})"
@@ -77,7 +77,7 @@ def as_labels(y: Any, name: str = "y") -> AnyArray:
 
 
 def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
-    """The labels, as integers or booleans where they are: nullable columns and lists hold them otherwise."""
+    """Return labels as integers or booleans where nullable columns or lists hold such values."""
     if hasattr(y, "to_numpy") and labels.dtype.kind == "f":
         exact = np.asarray(y.to_numpy())
         labels = exact if exact.dtype.kind in "biuO" and exact.shape == labels.shape else labels
@@ -89,7 +89,7 @@ def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
 
 
 def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
-    """Positions of ``labels`` in ``classes``; a label that is not there is an error that names it."""
+    """Return the positions of ``labels`` in ``classes``; refuse unknown labels by name."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}.")
@@ -106,26 +106,26 @@ def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
 
 
 def abbreviate(classes: AnyArray) -> str:
-    """A list of classes short enough for an error message."""
+    """Return a list of classes short enough for an error message."""
     shown = ", ".join(repr(c) for c in classes[:10].tolist())
     return f"[{shown}{', …' if len(classes) > 10 else ''}]"
 
 
 def divide(numerator: AnyArray, denominator: AnyArray) -> FloatArray:
-    """The ratio, NaN where it is 0/0."""
+    """Return the ratio, NaN where it is 0/0."""
     n, d = np.broadcast_arrays(np.asarray(numerator, dtype=np.float64), denominator)
     quotient: FloatArray = np.divide(n, d, out=np.full(n.shape, np.nan), where=d > 0)
     return quotient
 
 
 def mean_of_defined(values: FloatArray) -> FloatArray:
-    """The mean over the last axis of what is not NaN; NaN if nothing is."""
+    """Return the mean over the last axis of values that are not NaN; NaN if there are none."""
     defined = ~np.isnan(values)
     return divide(np.where(defined, values, 0.0).sum(axis=-1), defined.sum(axis=-1))
 
 
 def take_rows(X: Any, rows: IntArray | slice) -> Any:
-    """Rows of an array, a sparse matrix, a pandas or polars frame, or a list; slices of CSR copy nothing."""
+    """Return rows of an array, sparse matrix, pandas or polars frame, or list; slices of CSR copy nothing."""
     if sp.issparse(X) and X.format == "csr" and isinstance(rows, slice):
         start, stop, _ = rows.indices(X.shape[0])
         low, high = X.indptr[start], X.indptr[stop]
@@ -135,7 +135,7 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
 
 
 def as_slice(rows: IntArray) -> IntArray | slice:
-    """Consecutive rows as a slice, which copies nothing."""
+    """Return consecutive rows as a slice, which copies nothing."""
     if len(rows) and rows[-1] - rows[0] + 1 == len(rows) and np.all(np.diff(rows) == 1):
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
@@ -151,7 +151,7 @@ def check_sparse(matrix: Any, where: str) -> None:
 
 
 def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
-    """Which group of equal rows each row of a float64 array or CSR matrix is in, and the first of each."""
+    """Return each row's group of equal rows, of a float64 array or CSR matrix, and the first row of each."""
     _, first, groups = np.unique(row_keys(X), return_index=True, return_inverse=True)
     same = X[first[groups]]
     equal = not (same != X).nnz if sp.issparse(X) else np.array_equal(same, X, equal_nan=True)
@@ -161,7 +161,7 @@ def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
 
 
 def row_keys(X: Any) -> npt.NDArray[np.uint64]:
-    """Numbers that are equal for equal rows and, but for a chance of 2⁻⁶⁴, for no others."""
+    """Return numbers that are equal for equal rows and, but for a chance of 2⁻⁶⁴, for no others."""
     noise = np.random.default_rng(0).integers(1 << 63, size=X.shape[1], dtype=np.uint64)
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True, dtype=np.float64)
@@ -176,30 +176,30 @@ def row_keys(X: Any) -> npt.NDArray[np.uint64]:
 
 
 def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:
-    """Bits with the exponent also at the low end: those of round numbers are all at the high end."""
+    """Return the bits, with the exponent also at the low end: round numbers have zeros there."""
     bits = values.view(np.uint64)
     return bits ^ (bits >> np.uint64(52))
 
 
 def count_rows(X: Any) -> int:
-    """Rows of anything `take_rows` takes."""
+    """Return the number of rows of anything `take_rows` takes."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
 def chunks(n_rows: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most ``size`` rows."""
+    """Yield consecutive slices of at most ``size`` rows."""
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
 
 def to_npz(arrays: dict[str, AnyArray]) -> bytes:
-    """Arrays of numbers or text as ``.npz``, without compression."""
+    """Return arrays of numbers or text as ``.npz``, without compression."""
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]
     return content.getvalue()
 
 
 def from_npz(file: Any) -> dict[str, AnyArray]:
-    """What `to_npz` wrote, from an open file; nothing in it is unpickled."""
+    """Read arrays from an open ``.npz`` file; nothing is unpickled."""
     with np.load(file, allow_pickle=False) as stored:
         return {key: stored[key] for key in stored.files}

@@ -1,4 +1,4 @@
-"""Where in the rows the first value is that a detector refuses."""
+"""The place of the first value that a detector refuses."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"(It|The first of [\d,]+) is in row \d+, column ")
 
 
 def pointing_out(method: Method) -> Method:
-    """The method, of whose argument X errors say where the first value that is refused is."""
+    """Decorate a method so that its errors name the place of the first refused value in X."""
 
     @wraps(method)
     def pointing(self: Any, X: Any, *args: Any, **given: Any) -> Any:
@@ -34,7 +34,7 @@ def pointing_out(method: Method) -> Method:
 
 @contextmanager
 def pointing_into(X: Any) -> Iterator[None]:
-    """Let errors in here about NaN, infinity or text say on their second line where in X that is."""
+    """Add a line to errors about NaN, infinity or text that names the place in X."""
     try:
         yield
     except ValueError as error:
@@ -54,7 +54,7 @@ def check_names(X: Any) -> None:
 
 
 def _place(X: Any, refused: re.Match[str]) -> str | None:
-    """Where the first of the values is that an error is about, and how many there are; None if unknown."""
+    """Describe the place of the first refused value and their number; None if unknown."""
     table: Any = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     if len(table.shape) != 2:
         return None

@@ -1,4 +1,4 @@
-"""Times in any form as arrays that sort, and dates as ISO 8601 writes them; nothing is guessed."""
+"""Times as arrays that sort, and dates in ISO 8601; nothing is guessed."""
 
 import re
 import warnings
@@ -19,7 +19,7 @@ _AS_NUMPY_READS_IT = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d)
 
 
 def as_times(times: Any, n: int) -> AnyArray:
-    """Something that sorts by time, or an error: a silent mistake here trains on the future.
+    """Return times as an array that sorts; refuse the rest, since a silent mistake trains on the future.
 
     Text and date objects become datetime64, time zones converted to UTC; numbers stay numbers.
     """
@@ -38,7 +38,7 @@ def as_times(times: Any, n: int) -> AnyArray:
 
 
 def as_dates(times: Any) -> AnyArray:
-    """Times as datetime64, no finer than microseconds; an error if they are not dates."""
+    """Return times as datetime64, no finer than microseconds; refuse anything but dates."""
     values = np.asarray(times)
     when = as_times(values, len(values))
     if when.dtype.kind != "M":
@@ -58,13 +58,13 @@ def as_dates(times: Any) -> AnyArray:
 
 
 def first_and_last(times: AnyArray) -> tuple[Any, Any]:
-    """The earliest and the latest, also of text, of which NumPy finds no minimum."""
+    """Return the earliest and the latest time, also of text, for which NumPy has no minimum."""
     ordered = np.sort(times)
     return ordered[0], ordered[-1]
 
 
 def _are_dates(times: list[Any]) -> bool:
-    """Whether there is text, or nothing but dates."""
+    """Return whether the values are text, or all dates."""
     return any(isinstance(time, str | bytes) for time in times) or all(
         isinstance(time, date | np.datetime64 | None) for time in times
     )
@@ -109,7 +109,7 @@ def _to_numpy(texts: list[str]) -> AnyArray:
 
 
 def _canonical(time: Any, row: int) -> str:
-    """The form of ISO 8601 that NumPy reads as it is meant: it takes 20240901 for a year."""
+    """Rewrite a date so that NumPy reads it as ISO 8601 means it: 20240901 is not a year."""
     if isinstance(time, np.datetime64):
         time = str(time)
     elif isinstance(time, date):

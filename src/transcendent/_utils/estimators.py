@@ -1,4 +1,4 @@
-"""What is done to detectors as scikit-learn objects: looking through pipelines and wrappers, and seeding."""
+"""Pipelines, wrappers, tags and seeds of scikit-learn estimators."""
 
 from inspect import getattr_static
 from typing import Any
@@ -10,7 +10,7 @@ from sklearn.utils import get_tags
 
 
 def see_through(estimator: Any) -> tuple[list[Any], Any]:
-    """The transformers before the classifier, and the classifier itself."""
+    """Return the transformers before the classifier, and the classifier itself."""
     if isinstance(estimator, FrozenEstimator):
         return see_through(estimator.estimator)
     if hasattr(estimator, "best_estimator_"):
@@ -28,7 +28,7 @@ def unwrapped(rejector: Any) -> Any:
 
 
 def take_on_input(tags: Any, inner: Any) -> Any:
-    """The tags of a wrapper, which takes the rows and classes that what it wraps does."""
+    """Give a wrapper the input and classifier tags of the estimator it wraps."""
     inner_tags = get_tags(inner)
     tags.input_tags = inner_tags.input_tags
     tags.classifier_tags = inner_tags.classifier_tags
@@ -36,14 +36,14 @@ def take_on_input(tags: Any, inner: Any) -> Any:
 
 
 def transform(transformers: list[Any], X: Any) -> Any:
-    """What the classifier at the end of a pipeline is given."""
+    """Apply the transformers of a pipeline in turn."""
     for transformer in transformers:
         X = transformer.transform(X)
     return X
 
 
 def seeded(estimator: Any, seed: int) -> Any:
-    """A clone with every ``random_state`` that is None, also of what it holds, set to the seed."""
+    """Return a clone with every ``random_state`` that is None, nested ones included, set to the seed."""
     if not isinstance(estimator, BaseEstimator):
         return estimator
     copy = clone(estimator)
@@ -56,5 +56,5 @@ def seeded(estimator: Any, seed: int) -> Any:
 
 
 def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
-    """Not so for subclasses with a ``predict`` of their own, such as pipelines that resample."""
+    """Return False for subclasses with a ``predict`` of their own, such as pipelines that resample."""
     return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")

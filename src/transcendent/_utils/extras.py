@@ -7,7 +7,7 @@ from transcendent.errors import MissingExtraError
 
 
 def extra(module: str, group: str) -> Any:
-    """The module, or an error with the line that installs the extra it belongs to."""
+    """Import a module, or raise an error with the line that installs its extra."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""What tells one backtest from another: its data, its rejectors, the versions it ran with."""
+"""Digests of data and rejectors, and versions: what identifies a run."""
 
 import hashlib
 import inspect
@@ -19,7 +19,7 @@ _PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
 
 
 def digest(*things: Any) -> str:
-    """SHA-256 of arrays, sparse matrices, frames or lists."""
+    """Return the SHA-256 of arrays, sparse matrices, frames or lists."""
     sha = hashlib.sha256()
     for thing in things:
         for part in _parts(thing):
@@ -28,13 +28,13 @@ def digest(*things: Any) -> str:
 
 
 def describe(rejector: Any) -> str:
-    """Its parameters in words, without addresses in memory."""
+    """Return a rejector's parameters as text, without memory addresses."""
     text = rejector.__repr__(N_CHAR_MAX=10**6) if isinstance(rejector, BaseEstimator) else repr(rejector)
     return re.sub(r"\s+", " ", re.sub(r" at 0x[0-9a-fA-F]+", "", text))
 
 
 def fingerprint(name: str, rejector: Any) -> str:
-    """A digest of all a rejector holds, fitted parts and the source of the user's own code included."""
+    """Return a digest of a rejector, its fitted state and the source of the user's own code included."""
     params = rejector.get_params(deep=True).values() if isinstance(rejector, BaseEstimator) else []
     try:
         state = joblib.hash(rejector, hash_name="sha1")
@@ -47,7 +47,7 @@ def fingerprint(name: str, rejector: Any) -> str:
 
 
 def versions(*also: str) -> dict[str, str]:
-    """Of Python, of what everything here is built on, and of what else is in use."""
+    """Return the versions of Python, of the core dependencies, and of ``also`` where imported."""
     in_use = [module for module in also if module in sys.modules]
     found = {name: version(name) for name in _PACKAGES}
     found |= {module: sys.modules[module].__version__ for module in in_use}
@@ -55,7 +55,7 @@ def versions(*also: str) -> dict[str, str]:
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """The same as JSON gives it back."""
+    """Return the values as JSON reads them back."""
     out: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
     return out
 
@@ -65,7 +65,7 @@ def _plain(value: Any) -> Any:
 
 
 def _source(thing: Any) -> str:
-    """The text of a function or class that is not an installed one."""
+    """Return the source of a function or class that is not from an installed package."""
     code = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
     try:
         installed = "site-packages" in inspect.getfile(code) or code.__module__.startswith("transcendent.")

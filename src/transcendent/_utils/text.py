@@ -1,15 +1,15 @@
-"""Text for people to read."""
+"""Text for terminals."""
 
 from collections.abc import Sequence
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Text of anyone's files, with what would steer a terminal spelled out; of that, ``keep`` is kept."""
+    """Spell out control characters, except those in ``keep``, so that text cannot steer a terminal."""
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, aligned: the first column to the left, the others to the right."""
+    """Align rows of cells: the first column to the left, the others to the right."""
     rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

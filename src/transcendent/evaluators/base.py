@@ -1,4 +1,4 @@
-"""What all conformal evaluators share: detectors, their judges, and decisions in chunks of rows."""
+"""The base of all conformal evaluators: detectors, their judges, and decisions in chunks of rows."""
 
 from collections.abc import Callable
 from copy import copy
@@ -44,7 +44,7 @@ from transcendent.thresholds import SearchResult
 
 @dataclass(frozen=True)
 class Training:
-    """Labelled rows, and what is to be fitted on some of them."""
+    """Labelled rows, with the detector and measure to fit on them."""
 
     estimator: Any
     measure: Any
@@ -54,13 +54,13 @@ class Training:
     params: dict[str, Any]
 
     def fit(self, rows: IntArray) -> Detector:
-        """A detector fitted on the rows."""
+        """Fit a detector on the rows."""
         X, params = take_rows(self.X, rows), _of_rows(self.params, rows, len(self.y))
         return Detector.fit(self.estimator, self.measure, X, self.y[rows], self.classes, **params)
 
 
 class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A rejector around one ``estimator``, which takes the rows and classes that one does."""
+    """A rejector around one ``estimator``, with the same input tags."""
 
     estimator: Any
 
@@ -84,11 +84,11 @@ class ConformalEvaluator(DetectorWrapper):
     classes_: AnyArray
 
     def predict(self, X: Any) -> AnyArray:
-        """The detector's labels, accepted or not."""
+        """Return the detector's labels, accepted or not."""
         return self.decide(X).labels.copy()
 
     def predict_p(self, X: Any) -> FloatArray:
-        """(n, classes) p-values; of a cross-conformal evaluator, the mean over its folds."""
+        """Return (n, classes) p-values; of a cross-conformal evaluator, the mean over its folds."""
         return p_values_of(self.decide(X)).copy()
 
     def decide(self, X: Any) -> Decisions:
@@ -126,7 +126,7 @@ class ConformalEvaluator(DetectorWrapper):
         return self.judges_[0].search_
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Metadata given to ``fit`` goes to the detector's ``fit``."""
+        """Route metadata given to ``fit`` to the detector's ``fit``."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
@@ -135,7 +135,7 @@ class ConformalEvaluator(DetectorWrapper):
         return hasattr(self, "judges_") and hasattr(self.judges_[0], "result_")
 
     def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Training, IntArray]:
-        """What to fit on which rows, checked, and the labels as positions in ``classes_``."""
+        """Check what to fit on which rows; return it, and the labels as positions in ``classes_``."""
         for name in ("detectors_", "judges_"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
         check_form(self.p_value)
@@ -146,7 +146,7 @@ class ConformalEvaluator(DetectorWrapper):
         return Training(self.estimator, self.measure, X, y, self.classes_, routed), codes
 
     def _finish_fit(self, detectors: list[Detector], answers: list[Answer], labels: list[AnyArray]) -> Self:
-        """Give every detector a judge, calibrated by answers about rows with these labels."""
+        """Give every detector a judge, calibrated on its answers about rows with these labels."""
         self.detectors_ = detectors
         self.judges_ = list(map(self._judge_of, detectors, answers, labels))  # kept, should none be found
         self.rethreshold(self.search)
@@ -154,19 +154,19 @@ class ConformalEvaluator(DetectorWrapper):
         return self
 
     def _judge_of(self, detector: Detector, answer: Answer, y: AnyArray) -> ScoreEvaluator:
-        """A judge of the detector's answers without thresholds yet."""
+        """Return a judge of the detector's answers, without thresholds yet."""
         codes, scores = answer
         merging = {} if detector.measure.n_members is None else vars(detector.measure.merging)
         judge = ScoreEvaluator(p_value=self.p_value, calibration_label=self.calibration_label, **merging)
         return judge.calibrate(scores, encode_labels(y, self.classes_, "y"), codes, self.classes_)
 
     def _check_rows(self, X: Any) -> Any:
-        """New rows, refused if their number or names of columns differ from those of ``fit``."""
+        """Return new rows; refuse other columns than those of ``fit``."""
         check_is_fitted(self)
         return checked_rows(self, X)
 
     def _routed(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The metadata for the detector's ``fit``."""
+        """Return the metadata for the detector's ``fit``."""
         if not params:
             return {}
         if not get_config()["enable_metadata_routing"]:
@@ -179,12 +179,12 @@ class ConformalEvaluator(DetectorWrapper):
         return routed
 
     def _judge(self, X: Any) -> Decisions:
-        """Decide about rows that were checked."""
+        """Decide about checked rows."""
         return self.judges_[0].judge(*self.detectors_[0].answer(X))
 
     @pointing_out
     def _in_chunks(self, X: Any, judge: Callable[[Any], Decisions]) -> Decisions:
-        """The decisions about all rows, few at a time, so that what they take on the way stays small."""
+        """Decide about all rows in chunks, so that temporary arrays stay small."""
         (X,) = indexable(self._check_rows(X))
         n, size = count_rows(X), _chunk_size(len(self.classes_))
         if n == 0:
@@ -243,7 +243,7 @@ class OneDetectorEvaluator(ConformalEvaluator):
 
 
 def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntArray]:
-    """Rows and labels fit to train on, and positions in ``classes_``, which this sets."""
+    """Check rows and labels, set ``classes_``, and return rows, labels and positions in ``classes_``."""
     kind = type(rejector).__name__
     if y is None:
         raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
@@ -263,7 +263,7 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
 
 
 def checked_rows(rejector: Any, X: Any) -> Any:
-    """New rows, refused if their number or names of columns differ from those of ``fit``."""
+    """Return new rows; refuse other columns than those of ``fit``."""
     if getattr(X, "ndim", 2) == 1 and hasattr(rejector, "n_features_in_"):
         raise ValueError(
             "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
@@ -274,7 +274,7 @@ def checked_rows(rejector: Any, X: Any) -> Any:
 
 
 def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
-    """Metadata with one entry per row is cut to the rows; the rest is passed on."""
+    """Take the rows of metadata that has one entry per row; pass the rest on."""
     return {
         name: take_rows(value, rows) if hasattr(value, "__len__") and len(value) == n else value
         for name, value in params.items()
@@ -282,5 +282,5 @@ def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
 
 
 def _chunk_size(n_classes: int) -> int:
-    """Rows judged at once: few enough that temporaries stay at some tens of megabytes."""
+    """Return the number of rows to judge at once: temporary arrays stay at some tens of megabytes."""
     return max(1024, min(1 << 17, (1 << 22) // n_classes))

@@ -1,4 +1,4 @@
-"""Rejecting what analysts have time for: a share or a number of the objects of a period, or of a stream."""
+"""Budgets: reject a share or a number of the objects of a period, or of a stream."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -40,7 +40,7 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _check_budget(self) -> None:
-        """Refuse parameters that are no budget."""
+        """Refuse invalid parameters."""
 
 
 class RejectionBudget(_Budget):

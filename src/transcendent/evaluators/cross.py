@@ -138,7 +138,7 @@ def _fit_fold(training: Training, splits: list[Split], i: int) -> tuple[Detector
 
 
 def vote(each: list[Decisions], quorum: int) -> Decisions:
-    """The plurality label, what the folds say of it on average, and how many both predict and accept it."""
+    """Return the plurality label, its mean p-values, and the number of folds that predict and accept it."""
     classes, shape = each[0].classes, p_values_of(each[0]).shape
     rows, codes = np.arange(shape[0]), [np.searchsorted(classes, one.labels) for one in each]
     ballots, credibility, p = np.zeros(shape), np.zeros(shape), np.zeros(shape)

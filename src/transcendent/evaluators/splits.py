@@ -1,4 +1,4 @@
-"""Which rows train and which calibrate; every class in every part, or an error that names the one missing."""
+"""Splits into training and calibration rows, with every class on both sides."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ Split = tuple[IntArray, IntArray]
 
 
 def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator: Any) -> Split:
-    """Training and calibration rows; a random ``share`` of every class, at least one row, calibrates."""
+    """Split rows at random: a ``share`` of every class, one row at least, calibrates."""
     _check_members(codes, classes, 2, "to train and calibrate")
     calibrates = np.zeros(len(codes), dtype=bool)
     for c in range(len(classes)):
@@ -25,7 +25,7 @@ def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator
 
 
 def chronological_split(codes: IntArray, classes: AnyArray, share: float, times: Any) -> Split:
-    """Training and calibration rows; the most recent ``share`` of all rows calibrates."""
+    """Return training and calibration rows; the most recent ``share`` of all rows calibrates."""
     when = as_times(times, len(codes))
     order = np.argsort(when, kind="stable")
     if when[order[0]] == when[order[-1]]:
@@ -43,7 +43,7 @@ def chronological_split(codes: IntArray, classes: AnyArray, share: float, times:
 
 
 def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[Iterator[Split], int]:
-    """Splits, and how many: ``"loo"``, a number of stratified folds, or a scikit-learn splitter."""
+    """Return splits and their number: ``"loo"``, stratified folds, or those of a scikit-learn splitter."""
     n = len(codes)
     if isinstance(cv, str):
         if cv != "loo":
@@ -66,7 +66,7 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
 
 
 def _checked_fold(k: int, split: tuple[Any, Any], n: int) -> Split:
-    """The parts of a fold that a splitter gave: positions of rows, none of them in both."""
+    """Return a splitter's fold; refuse anything but positions of rows, none of them on both sides."""
     parts = []
     for name, rows in zip(("training", "test"), map(np.asarray, split), strict=True):
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
@@ -92,7 +92,7 @@ def _checked_fold(k: int, split: tuple[Any, Any], n: int) -> Split:
 
 
 def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes: AnyArray) -> None:
-    """Each fold trains and calibrates on its own, so both its parts need every class."""
+    """Refuse folds that lack a class: each trains and calibrates on its own."""
     _check_members(codes, classes, len(splits), f"for each of {len(splits)} folds to calibrate on")
     for k, parts in enumerate(splits):
         for rows, purpose in zip(parts, ("train", "calibrate"), strict=True):
@@ -102,7 +102,7 @@ def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes
 
 
 def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
-    """A row is scored by a model that did not see it but must know its class: two rows a class."""
+    """Refuse classes of one row: a model without it would not know the class."""
     _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
 
 
@@ -117,6 +117,6 @@ def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str)
 
 
 def check_share(share: Any) -> None:
-    """Refuse what is no proper part of the rows."""
+    """Refuse a share that is not between 0 and 1."""
     if not isinstance(share, float | np.floating) or not 0 < share < 1:
         raise ValueError(f"calibration_size is a share between 0 and 1 (exclusive), not {share!r}.")

@@ -105,7 +105,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         return self._finish_fit([detector], [answer], [training.y])
 
     def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
-        """Left-out labels and scores without refits, or None and the reason as an attribute."""
+        """Return left-out labels and scores without refits, or None with the reason as an attribute."""
         try:
             shortcut = find_shortcut(detector.estimator, training.params)
             answer = detector.answer_left_out(shortcut, training.X, training.y)
@@ -117,7 +117,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         return answer
 
     def _forecast(self, seconds: float, total: int) -> None:
-        """Say how long the refits will take, if long."""
+        """Announce how long the refits will take, if long."""
         forecast = seconds * total / effective_n_jobs(self.n_jobs)
         if forecast > 10:
             sys.stderr.write(
@@ -126,7 +126,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
             )
 
     def _refit(self, training: Training, splits: Iterable[Split], total: int) -> Answer:
-        """Left-out labels and scores, from one fit per split."""
+        """Return left-out labels and scores, from one fit per split."""
         # Many small refits go out in batches: one task each would cost more than the fits.
         size = 25 if total > 100 else 1
         parts = parallel.run(
@@ -146,7 +146,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
 
 
 def _score_left_out(training: Training, splits: list[Split]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Rows, predicted labels and scores of the test parts, each from a fit on its training part."""
+    """Return rows, predicted labels and scores of each split's test rows, from a fit on its training rows."""
     rows, predicted, scores = [], [], []
     for train, test in splits:
         answer = training.fit(train).answer(take_rows(training.X, test))

@@ -1,4 +1,4 @@
-"""What an evaluator remembers of its calibration objects, as plain arrays."""
+"""The calibration objects of a judge, as plain arrays."""
 
 import warnings
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class AlphaAssessment:
     p_values: FloatArray
 
     def quartiles(self) -> dict[tuple[Any, str], FloatArray]:
-        """First quartile, median and third quartile per class and group; a group without objects is NaN."""
+        """Return the three quartiles per class and group; a group without objects has NaN."""
         out = {}
         for label in self.classes.tolist():
             for name, right in (("correct", True), ("incorrect", False)):
@@ -86,31 +86,31 @@ class Calibration:
         check_calibration_label(self.label)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the rest: used or not, it is pickled and hashed as the same."""
+        """Leave out cached values, so that pickles and hashes do not depend on use."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def counts(self) -> IntArray:
-        """How many calibration objects each class has."""
+        """Number of calibration objects of each class."""
         return np.bincount(self.actual, minlength=len(self.classes))
 
     @property
     def answer_counts(self) -> IntArray:
-        """How many calibration objects each class was the answer for."""
+        """Number of calibration objects predicted as each class."""
         return np.bincount(self.predicted, minlength=len(self.classes))
 
     def merge(self, scores: FloatArray) -> FloatArray:
-        """(n, classes) scores of new objects, from the (n, classes, members) ones of a combined measure."""
+        """Merge the members' scores of new objects, if there are members, into (n, classes) scores."""
         return scores if self.merging is None else self.merging.scores(self._member_p_values(scores))
 
     @cached_property
     def merged(self) -> FloatArray:
-        """(n, classes) scores of the calibration objects, which without members are ``scores``."""
+        """(n, classes) scores of the calibration objects, merged if there are members."""
         return self.scores if self.merging is None else self.merging.scores(self._own_member_p_values)
 
     @cached_property
     def bags(self) -> Bags:
-        """The sorted scores new objects are compared with."""
+        """The sorted scores that new objects are compared with."""
         pooled = self.merging is not None and self.merging.bag == "all"
         return Bags.of(self.merged, self.actual, self.classes, pooled=pooled)
 
@@ -125,7 +125,7 @@ class Calibration:
         return [Bags.of(member, self.actual, self.classes) for member in members]
 
     def _member_p_values(self, scores: FloatArray) -> FloatArray:
-        """(n, classes, members) p-values, each object counted as a member of the bag it is compared with."""
+        """Return (n, classes, members) p-values; each object counts as a member of its bag."""
         tables = enumerate(self._member_bags)
         return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
 
@@ -143,17 +143,17 @@ class Calibration:
         return p
 
     def credibility_and_confidence(self) -> tuple[FloatArray, FloatArray]:
-        """Of the calibration objects, for the label that ``label`` names."""
+        """Return both values of the calibration objects, for the label that ``label`` names."""
         codes = self.predicted if self.label == "predicted" else self.actual
         return credibility_and_confidence(self.p_values, codes)
 
     def search(self, search: Search) -> SearchResult:
-        """Thresholds from these objects."""
+        """Search thresholds on these objects."""
         credibility, confidence = self.credibility_and_confidence()
         return search.find_coded(self.actual, self.predicted, credibility, confidence, classes=self.classes)
 
     def reversed_columns(self) -> BoolArray:
-        """Of each class, whether its own members look the stranger ones."""
+        """Return, for each class, whether its own objects look stranger than those of other classes."""
         scores, actual = self.merged, self.actual
         return np.array(
             [
@@ -163,7 +163,7 @@ class Calibration:
         )
 
     def alpha_assessment(self, *, label_conditional: bool = True) -> AlphaAssessment:
-        """P-values of correct and incorrect answers.
+        """Split p-values into those of correct and of incorrect answers.
 
         Label-conditional: each object's p-value for its predicted label. Otherwise each object counts once
         for every class, as if it had been predicted so, which gives every class incorrect answers to show.
@@ -178,7 +178,7 @@ class Calibration:
 
 
 def resolve_search(search: Any, n_classes: int) -> Search:
-    """The search from what the user passed; ``"auto"`` is exact: F1 for two classes, accuracy for more."""
+    """Return the search the user named; ``"auto"`` is exact: F1 for two classes, accuracy for more."""
     if isinstance(search, Search):
         return search
     if search != "auto":
@@ -187,13 +187,13 @@ def resolve_search(search: Any, n_classes: int) -> Search:
 
 
 def check_calibration_label(label: Any) -> None:
-    """Refuse a label that does not exist."""
+    """Refuse a ``calibration_label`` that does not exist."""
     if label not in ("predicted", "true"):
         raise ValueError(f"calibration_label must be 'predicted' or 'true', not {label!r}.")
 
 
 def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
-    """Say which classes have p-values in wide steps, and which thresholds rest on nothing."""
+    """Warn about classes with coarse p-values, and about thresholds without evidence."""
     classes = calibrations[0].classes
     counts = np.min([calibration.counts for calibration in calibrations], axis=0)
     few = np.flatnonzero(counts < _FEW)

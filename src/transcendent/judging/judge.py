@@ -124,13 +124,13 @@ class ScoreEvaluator(BaseEstimator):
         return self.result_.credibility_thresholds
 
     def decide(self, scores: Any, labels: Any) -> Decisions:
-        """Which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
+        """Decide which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
         check_is_fitted(self)
         codes = encode_labels(labels, self.classes_, "labels")
         return self.judge(codes, self._check_like_calibration(scores, len(codes)))
 
     def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
-        """Decide about answers given as positions in the classes."""
+        """Decide about answers given as positions in ``classes_``."""
         p = self._p_values(scores)
         credibility, confidence = credibility_and_confidence(p, codes)
         return Decisions(
@@ -143,7 +143,7 @@ class ScoreEvaluator(BaseEstimator):
         )
 
     def predict_p(self, scores: Any) -> FloatArray:
-        """(n, classes) p-values of scores as in ``fit``."""
+        """Return the (n, classes) p-values of scores as in ``fit``."""
         check_is_fitted(self)
         return self._p_values(self._check_like_calibration(scores, len(scores)))
 
@@ -166,7 +166,7 @@ class ScoreEvaluator(BaseEstimator):
         return self.calibration_.bags.p_values(self.calibration_.merge(scores), self.p_value)
 
     def _warn_if_reversed(self) -> None:
-        """Columns have no common scale: each is asked whether its own members look the stranger ones."""
+        """Warn if most columns rank their own class as the stranger one."""
         if np.mean(self.calibration_.reversed_columns()) > 0.5:
             warnings.warn(
                 "objects look stranger for their own class than others do. Scores are higher = stranger: "

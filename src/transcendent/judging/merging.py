@@ -1,4 +1,4 @@
-"""Several p-values of one object made into one score by Fisher's rule: different kinds of evidence add up.
+"""Merge several p-values of one object into one score by Fisher's rule.
 
 The rule orders objects. Calibration says what the order is worth: it turns the merged score into a p-value.
 """
@@ -51,7 +51,7 @@ class Merging:
             raise ValueError(f"there are {len(self.weights)} weights for {n_members} measures.")
 
     def scores(self, p: Any) -> FloatArray:
-        """(…, members) positive p-values to scores."""
+        """Turn (…, members) positive p-values into scores."""
         strangeness = -np.log(np.asarray(p, dtype=np.float64))
         weights = np.ones(strangeness.shape[-1]) if self.weights is None else np.asarray(self.weights)
         total: FloatArray = np.zeros(strangeness.shape[:-1])

@@ -45,7 +45,7 @@ def p_values(
     form: Literal["paper", "plus_one", "smoothed"] = "paper",
     random_state: Any = None,
 ) -> FloatArray:
-    """P-values of ``scores`` (one class) against the calibration scores of that class.
+    """Return the p-values of ``scores`` (one class) against the calibration scores of that class.
 
     Parameters
     ----------
@@ -76,22 +76,22 @@ def p_values(
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far scores that are to be compared with a bag may be off by rounding alone."""
+    """How much scores compared with a bag may differ by rounding alone."""
 
     relative: float
     size: float
 
     def lowered(self, scores: FloatArray) -> FloatArray:
-        """The smallest values that tie with the scores; in the same order as these."""
+        """Return the smallest values that tie with the scores, in the same order."""
         return scores - self.relative * np.maximum(np.abs(scores), self.size)
 
     def raised(self, scores: FloatArray) -> FloatArray:
-        """The largest values that tie with the scores."""
+        """Return the largest values that tie with the scores."""
         return scores + self.relative * np.maximum(np.abs(scores), self.size)
 
 
 def rounding(bag: FloatArray) -> Rounding:
-    """The rounding of the scores in a sorted bag; whole numbers do not tell single precision."""
+    """Estimate the rounding of a sorted bag; whole numbers do not reveal single precision."""
     some = bag[:: -(-len(bag) // _SAMPLE)]
     with np.errstate(over="ignore"):
         single = np.array_equal(some, some.astype(np.float32)) and not np.array_equal(some, np.rint(some))
@@ -100,7 +100,7 @@ def rounding(bag: FloatArray) -> Rounding:
 
 
 def merge_ties(values: FloatArray, noise: Rounding) -> FloatArray:
-    """The values, with those that differ by rounding alone made equal to the smallest of them."""
+    """Return the values, with those that differ by rounding alone set to the smallest of them."""
     order = np.argsort(values)
     ordered = values[order]
     ends = np.searchsorted(ordered, noise.raised(ordered), side="right").tolist()
@@ -141,14 +141,14 @@ class Bags:
         return [rounding(bag) for bag in self.scores]
 
     def p_values(self, scores: FloatArray, form: Form = "paper") -> FloatArray:
-        """(n, classes) p-values of new objects' (n, classes) scores."""
+        """Return the (n, classes) p-values of new objects' (n, classes) scores."""
         out = np.empty(scores.shape)
         for c, bag in enumerate(self.scores):
             out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form)
         return out
 
     def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
-        """(n, classes) p-values of the objects in the bags, each compared with all the others.
+        """Return (n, classes) p-values of the calibration objects, each compared with all others.
 
         The only member of a class has nobody to be compared with there: NaN.
         """
@@ -163,7 +163,7 @@ class Bags:
 
 
 def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[FloatArray, FloatArray]:
-    """P-value of the predicted label, and one minus the largest p-value of any other label."""
+    """Return the p-value of the predicted label, and one minus the largest of any other label."""
     rows = np.arange(len(p))
     credibility = p[rows, predicted]
     if p.shape[1] == 2:
@@ -174,7 +174,7 @@ def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[Floa
 
 
 def check_form(form: Any, forms: Sequence[str] = get_args(Form)) -> None:
-    """Refuse a form that does not exist."""
+    """Refuse a form of p-value that does not exist."""
     if form not in forms:
         raise ValueError(f"p-values come in the forms {tuple(forms)}, not {form!r}.")
 
@@ -190,7 +190,7 @@ def _check_every_class(classes: AnyArray, counts: IntArray) -> None:
 
 
 def _p_values_of_class(queries: FloatArray, bag: FloatArray, noise: Rounding, form: str) -> FloatArray:
-    """Chunked, so that the temporaries stay small however many objects are judged."""
+    """Return the p-values for one class, in chunks so that temporary arrays stay small."""
     n, out = len(bag), np.empty(len(queries))
     for rows in chunks(len(queries), max(_CHUNK, min(n // 64, _ROWS))):
         # Sorted queries walk through the bag in order: several times faster than jumping about in it.

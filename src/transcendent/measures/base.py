@@ -1,4 +1,4 @@
-"""What a measure is."""
+"""The interface of a nonconformity measure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -32,16 +32,16 @@ class Measure(BaseEstimator, ABC):
 
     @property
     def n_members(self) -> int | None:
-        """How many measures a combined one is made of; its scores are (n, classes, members)."""
+        """Number of members of a combined measure, whose scores are (n, classes, members); else None."""
         return None
 
     @property
     def left_out_is_exact(self) -> bool:
-        """Whether ``left_out_scores`` are those of refitting, if the detector's left-out answers are."""
+        """Whether ``left_out_scores`` equal those of refits, given exact left-out answers of the detector."""
         return True
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Scores of the rows it was fitted on, each as if detector and measure had been fitted without it.
+        """Return scores of the training rows, each as if detector and measure had been fitted without it.
 
         ``answers`` stands in for the detector and gives its left-out answers about the rows. A measure
         that cannot tell, as by default, leaves them to refitting.
@@ -49,7 +49,7 @@ class Measure(BaseEstimator, ABC):
         raise NoShortcutError(f"{type(self).__name__} has no left_out_scores")
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:  # noqa: ARG002
-        """The detector's answers as positions in its classes, where its scores settle them; else None."""
+        """Return the answers as positions in the classes if the scores determine them, else None."""
         return None
 
 
@@ -65,7 +65,7 @@ class FunctionMeasure(Measure):
 
 
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
-    """Return the measure's scores, refused by its name unless (objects, classes[, members]) and finite."""
+    """Return the scores; refuse another shape than (objects, classes[, members]), NaN and infinity."""
     name = type(measure).__name__
     checked = np.asarray(scores, dtype=np.float64)
     expected = shape if measure.n_members is None else (*shape, measure.n_members)

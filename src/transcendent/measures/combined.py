@@ -1,4 +1,4 @@
-"""Several measures together: the same objects seen in different ways."""
+"""Several measures of the same objects, merged."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -71,12 +71,12 @@ class CombinedMeasure(Measure):
 
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
-        """Whether any member does; what ``"auto"`` stands for may."""
+        """Whether any member learns from rows; the one ``"auto"`` picks may."""
         return any(getattr(member, "needs_rows", member == "auto") for member in self.measures)
 
     @property
     def n_members(self) -> int:
-        """How many members there are."""
+        """Number of members."""
         return len(self.measures)
 
     @property
@@ -97,36 +97,36 @@ class CombinedMeasure(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """(n, classes, members) scores."""
+        """Return (n, classes, members) scores."""
         members = self._members(estimator)
         return _stacked(members, [member.scores(estimator, X) for member in members], len(estimator.classes_))
 
     @property
     def left_out_is_exact(self) -> bool:
-        """Whether those of all members are."""
+        """Whether the left-out scores of all members are exact."""
         return all(member.left_out_is_exact for member in getattr(self, "measures_", ()))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """(n, classes, members) left-out scores, if every member has a way to them."""
+        """Return (n, classes, members) left-out scores, if every member has them."""
         members = self._members(answers)
         return _stacked(
             members, [member.left_out_scores(answers, X, y) for member in members], len(answers.classes_)
         )
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
-        """The detector's answers, where the scores of a member settle them."""
+        """Return the detector's answers if the scores of a member determine them, else None."""
         for m, member in enumerate(self._members(estimator)):
             if (codes := member.implied_labels(estimator, scores[:, :, m])) is not None:
                 return codes
         return None
 
     def _members(self, estimator: Any) -> list[Measure]:
-        """The fitted members; those that learn nothing need not have been."""
+        """Return the fitted members, or fresh ones if none has to be fitted."""
         fitted: list[Measure] | None = getattr(self, "measures_", None)
         return self._resolved(estimator) if fitted is None else fitted
 
     def _resolved(self, estimator: Any) -> list[Measure]:
-        """Fresh members from what the user passed."""
+        """Return fresh members from the measures the user gave."""
         members = [resolve_measure(member, estimator) for member in self.measures]
         if not members or any(member.n_members is not None for member in members):
             raise MeasureError("a combined measure needs members, none of them a combined measure itself.")

@@ -34,7 +34,7 @@ class Detector(NamedTuple):
 
     @classmethod
     def fit(cls, estimator: Any, measure: Any, X: Any, y: AnyArray, classes: AnyArray, **params: Any) -> Self:
-        """A clone of the detector fitted on the rows (a frozen one stays as it is), and its measure."""
+        """Fit a clone of the detector (a frozen one stays as it is), and the measure beside it."""
         model = clone(estimator)
         if not isinstance(model, FrozenEstimator):
             model.fit(X, y, **params)
@@ -46,7 +46,7 @@ class Detector(NamedTuple):
         return cls(model, resolved)
 
     def answer(self, X: Any) -> Answer:
-        """Labels and scores; a pipeline's rows are transformed once for both."""
+        """Return labels and scores; a pipeline transforms the rows once for both."""
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
         classes = np.asarray(classifier.classes_)
@@ -61,7 +61,7 @@ class Detector(NamedTuple):
         return _in_sorted_order(classes, codes, scores)
 
     def answer_left_out(self, shortcut: Shortcut, X: Any, y: AnyArray) -> Answer:
-        """Labels and scores of the rows it was fitted on, each as if fitted without it."""
+        """Return labels and scores of the training rows, each as if fitted without it."""
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
         answers = shortcut.function(classifier, rows, y)
@@ -80,7 +80,7 @@ class Detector(NamedTuple):
 
 
 def needs_rows(measure: Measure) -> bool:
-    """Whether the measure still has to learn from rows."""
+    """Return whether the measure must still be fitted on rows."""
     return measure.needs_rows and not isinstance(measure, FrozenEstimator)
 
 
@@ -104,7 +104,7 @@ def _check_classes(classifier: Any, classes: AnyArray) -> None:
 
 
 def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> Answer:
-    """Positions in ``classes`` and columns in their order, turned into those of the sorted classes."""
+    """Reorder positions and columns from the order of ``classes`` to that of the sorted classes."""
     order = np.argsort(classes)
     if np.array_equal(order, np.arange(len(classes))):
         return codes, scores
@@ -112,7 +112,7 @@ def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> 
 
 
 def _digits_there_are(scores: FloatArray, *rows: Any) -> FloatArray:
-    """The scores, in single precision if any form of the rows is: they have no more digits than that."""
+    """Round scores to single precision if the rows, before or after transformation, have no more."""
     if not any(map(_in_single_precision, rows)):
         return scores
     with np.errstate(over="ignore"):

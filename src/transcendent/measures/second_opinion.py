@@ -1,4 +1,4 @@
-"""What another model, fitted beside the detector, thinks of the detector's answers."""
+"""The opinion of another model, fitted beside the detector."""
 
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ _BLOCK = 1 << 14
 
 
 class SecondOpinion(Measure):
-    """A measure of another classifier, fitted on the detector's rows and asked about the same objects.
+    """A measure of another classifier, fitted on the detector's training rows.
 
     It sees what the detector's last step sees: of a pipeline, the transformed rows.
 
@@ -54,7 +54,7 @@ class SecondOpinion(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Those of the other classifier's measure."""
+        """Return the scores of the other classifier's measure."""
         transformers, classifier = see_through(self.estimator_)
         # In blocks, since its transformers may make sparse rows dense.
         blocks = (take_rows(X, rows) for rows in chunks(count_rows(X), _BLOCK))
@@ -62,11 +62,11 @@ class SecondOpinion(Measure):
 
     @property
     def left_out_is_exact(self) -> bool:
-        """Whether the other classifier's shortcut is."""
+        """Whether the other classifier has an exact shortcut."""
         return find_shortcut(self.estimator_, {}).kind == "exact" and self.measure_.left_out_is_exact
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Those of the other classifier's measure, by that classifier's own shortcut."""
+        """Return the left-out scores of the other classifier's measure, by that classifier's shortcut."""
         codes = encode_labels(y, answers.classes_, "y")
         transformers, classifier = see_through(self.estimator_)
         rows = transform(transformers, X)
