@@ -48,17 +48,40 @@ def test_a_name_has_one_place_to_import_it_from():
 
 
 def test_the_first_screen_of_the_api():
-    assert set(transcendent.__all__) >= {
+    evaluators = {
         "InductiveEvaluator",
-        "CrossConformalEvaluator",
         "TransductiveEvaluator",
+        "CrossConformalEvaluator",
         "ScoreEvaluator",
-        "ExactSearch",
-        "RandomSearch",
-        "GridSearch",
-        "QuartileSearch",
-        "Decisions",
     }
+    searches = {"ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch"}
+    others = {"CombinedMeasure", "Decisions", "Rejector", "RejectionBudget", "StreamingBudget"}
+    assert set(transcendent.__all__) == evaluators | searches | others | {"backtest", "save", "load"}
+
+
+def test_metrics_are_imported_from_metrics():
+    for name in ("F1", "Error", "Recall", "Metric", "Constraint"):
+        assert not hasattr(transcendent, name)
+        assert hasattr(transcendent.metrics, name)
+
+
+def test_dir_shows_the_public_names_and_subpackages_alone():
+    """In a fresh interpreter, where each subpackage is reached without importing it by name."""
+    subpackages = [module.partition(".")[2] for module in PUBLIC[1:]] + ["errors"]
+    script = f"""
+import transcendent
+shown = [name for name in dir(transcendent) if not name.startswith("__")]
+assert shown == sorted([*transcendent.__all__, *{subpackages}]), shown
+for name in shown:
+    assert getattr(transcendent, name) is not None
+assert [name for name in dir(transcendent) if not name.startswith("__")] == shown
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_top_level_imports_nothing_by_itself():
+    script = "import sys, transcendent; assert not {'sklearn', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_every_public_name_is_documented():
@@ -110,11 +133,9 @@ import sys
 sockets = []
 sys.addaudithook(lambda event, _: sockets.append(event) if event.startswith("socket.") else None)
 from sklearn.svm import LinearSVC
-from transcendent import CrossConformalEvaluator, InductiveEvaluator
-from transcendent.artifacts import load, save
+from transcendent import CrossConformalEvaluator, InductiveEvaluator, backtest, load, save
 from transcendent.datasets import make_stream
 from transcendent.report import write_report
-from transcendent.temporal import backtest
 saved = {"train": "2020-04", "folder": "b"}
 stream = make_stream(600, n_periods=6, random_state=0)
 cce = CrossConformalEvaluator(LinearSVC(), cv=3, n_jobs=2, random_state=0).fit(stream.X, stream.y)

@@ -31,20 +31,19 @@ from tables import AT_15, collect, interval, intervals, markdown
 from tried import BaggedSVMs, ClusterDistance, Novelty, ProjectedDensity
 
 from transcendent import (
-    F1,
     CrossConformalEvaluator,
     Decisions,
     ExactSearch,
     GridSearch,
     InductiveEvaluator,
     RandomSearch,
-    RejectionRate,
     TransductiveEvaluator,
 )
 from transcendent._utils.arrays import row_keys
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.datasets import Dataset, load_apigraph, load_lamda, load_nvd, load_trec07p
 from transcendent.measures import drift_measure
+from transcendent.metrics import F1, RejectionRate
 from transcendent.temporal import backtest, cut_periods, time_split
 
 SEEDS = range(5)

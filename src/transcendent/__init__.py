@@ -4,76 +4,75 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transcendent.artifacts.artifact import load, save
     from transcendent.decisions import Decisions, Rejector
     from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
     from transcendent.evaluators.cross import CrossConformalEvaluator
     from transcendent.evaluators.inductive import InductiveEvaluator
     from transcendent.evaluators.transductive import TransductiveEvaluator
     from transcendent.judging.judge import ScoreEvaluator
+    from transcendent.measures.combined import CombinedMeasure
+    from transcendent.temporal.backtest import backtest
     from transcendent.thresholds.exact import ExactSearch
-    from transcendent.thresholds.metrics import (
-        F1,
-        Accuracy,
-        ClassRejectionRate,
-        Error,
-        MacroF1,
-        Precision,
-        Recall,
-        RejectionRate,
-    )
     from transcendent.thresholds.quartile import QuartileSearch
     from transcendent.thresholds.trial import GridSearch, RandomSearch
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "F1",
-    "Accuracy",
-    "ClassRejectionRate",
+    "CombinedMeasure",
     "CrossConformalEvaluator",
     "Decisions",
-    "Error",
     "ExactSearch",
     "GridSearch",
     "InductiveEvaluator",
-    "MacroF1",
-    "Precision",
     "QuartileSearch",
     "RandomSearch",
-    "Recall",
     "RejectionBudget",
-    "RejectionRate",
     "Rejector",
     "ScoreEvaluator",
     "StreamingBudget",
     "TransductiveEvaluator",
+    "backtest",
+    "load",
+    "save",
 ]
 
 _HOMES = {
-    "evaluators.budget": ("RejectionBudget", "StreamingBudget"),
+    "artifacts.artifact": ("load", "save"),
     "decisions": ("Decisions", "Rejector"),
+    "evaluators.budget": ("RejectionBudget", "StreamingBudget"),
     "evaluators.cross": ("CrossConformalEvaluator",),
     "evaluators.inductive": ("InductiveEvaluator",),
-    "judging.judge": ("ScoreEvaluator",),
     "evaluators.transductive": ("TransductiveEvaluator",),
+    "judging.judge": ("ScoreEvaluator",),
+    "measures.combined": ("CombinedMeasure",),
+    "temporal.backtest": ("backtest",),
     "thresholds.exact": ("ExactSearch",),
-    "thresholds.metrics": (
-        "F1",
-        "Accuracy",
-        "ClassRejectionRate",
-        "Error",
-        "MacroF1",
-        "Precision",
-        "Recall",
-        "RejectionRate",
-    ),
     "thresholds.quartile": ("QuartileSearch",),
     "thresholds.trial": ("GridSearch", "RandomSearch"),
 }
+_SUBPACKAGES = (
+    "artifacts",
+    "baselines",
+    "batch",
+    "datasets",
+    "errors",
+    "judging",
+    "leave_one_out",
+    "measures",
+    "metrics",
+    "plots",
+    "report",
+    "temporal",
+    "thresholds",
+)
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: the command line answers without scikit-learn."""
+    if name in _SUBPACKAGES:
+        return import_module(f"transcendent.{name}")
     for module, names in _HOMES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(f"transcendent.{module}"), name)
@@ -82,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, *_SUBPACKAGES, *(name for name in globals() if name.startswith("__"))])

@@ -31,11 +31,12 @@ from tests.artifacts.crafted import (
     with_members,
     with_schema,
 )
-from transcendent import F1, ExactSearch, InductiveEvaluator
+from transcendent import ExactSearch, InductiveEvaluator
 from transcendent._utils.files import write_whole
 from transcendent.artifacts import container, load, open_artifact, save
 from transcendent.errors import ArtifactError, InfeasibleError
 from transcendent.measures import Probability
+from transcendent.metrics import F1
 
 X, y = make_classification(300, random_state=0)
 

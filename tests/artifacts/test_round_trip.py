@@ -25,19 +25,18 @@ from tests.contracts.test_measures import LIGHTGBM, PAIRS, XGBOOST, data
 from tests.contracts.test_measures import name as name_of
 from tests.contracts.test_rejectors import REJECTORS
 from transcendent import (
-    F1,
     CrossConformalEvaluator,
     ExactSearch,
     GridSearch,
     InductiveEvaluator,
     QuartileSearch,
     RandomSearch,
-    Recall,
     ScoreEvaluator,
     TransductiveEvaluator,
 )
 from transcendent.artifacts import load, open_artifact, save
 from transcendent.measures.base import FunctionMeasure
+from transcendent.metrics import F1, Recall
 
 EVALUATORS = {
     "ICE": lambda pair: InductiveEvaluator(pair[1], measure=pair[0], random_state=0),

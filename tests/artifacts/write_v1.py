@@ -18,13 +18,13 @@ from transcendent import (
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
-    Recall,
     ScoreEvaluator,
     TransductiveEvaluator,
 )
 from transcendent.artifacts import open_artifact, save
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.measures import NeighbourRatio
+from transcendent.metrics import Recall
 
 X, y = make_classification(120, 6, random_state=0)
 LABELS = np.array(["good", "malicious"])[y]

@@ -3,10 +3,11 @@
 import pytest
 from sklearn.pipeline import Pipeline
 
-from transcendent import F1, ExactSearch, RandomSearch, Recall, RejectionRate
+from transcendent import ExactSearch, RandomSearch
 from transcendent.cli.experiment import Experiment
-from transcendent.cli.objects import build_detector, build_rejectors, parse_constraint
+from transcendent.cli.objects import build_detector, build_rejectors
 from transcendent.cli.settings import Settings, SettingsError, line_of
+from transcendent.metrics import F1, Recall, RejectionRate
 
 DETECTOR = '[detector]\nclass = "sklearn.svm.LinearSVC"\nC = 0.1\n'
 
@@ -134,11 +135,18 @@ detector = { class = "sklearn.naive_bayes.GaussianNB" }
         assert repr(made["judged"].judge) == "RandomForestClassifier()"
         assert repr(made["other"].estimator) == "GaussianNB()"
 
-    def test_constraints(self):
-        assert parse_constraint("rejection_rate <= 10%") == (RejectionRate() <= 0.1)
-        for wrong in ("recall", "recall > 0.9", "recall >= x", ">= 1"):
-            with pytest.raises(ValueError, match="no constraint"):
-                parse_constraint(wrong)
+    def test_words_stand_for_what_they_do_in_python(self, settings):
+        text = """
+[rejectors.ICE]
+measure = "neighbour_ratio"
+search = "recall"
+[rejectors.CCE]
+search = { constraints = "rejection_rate <= 10%" }
+"""
+        made = build_rejectors(settings(DETECTOR + text))
+        assert repr(made["ICE"].measure) == "NeighbourRatio()"
+        assert made["ICE"].search == "recall"
+        assert made["CCE"].search.constraints == (RejectionRate() <= 0.1,)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +170,13 @@ detector = { class = "sklearn.naive_bayes.GaussianNB" }
         (DETECTOR + "[rejectors.ICE]\nmeasur = 1\n", 5, "did you mean 'measure'?"),
         (DETECTOR + '[rejectors.ICE]\nmeasure = "Margins"\n', 5, "did you mean 'Margin'?"),
         (DETECTOR + '[rejectors.ICE]\nmeasure = { class = "Margin", k = 1 }\n', 5, "no parameter 'k'"),
-        (DETECTOR + '[rejectors.ICE]\nsearch = "best"\n', 5, "must be a table"),
+        (DETECTOR + '[rejectors.ICE]\nsearch = "best"\n', 5, "there is no search 'best'; there are accuracy"),
+        (DETECTOR + '[rejectors.ICE]\nsearch = "F1"\n', 5, "did you mean 'f1'?"),
+        (DETECTOR + "[rejectors.ICE]\nsearch = 5\n", 5, "must be a table"),
+        (DETECTOR + '[rejectors.ICE]\nmeasure = "margn"\n', 5, "did you mean 'margin'?"),
+        (DETECTOR + '[rejectors.ICE]\nmeasure = "second_opinion"\n', 4, "'estimator'"),
+        (DETECTOR + '[rejectors.ICE.search]\nclass = "Exact"\n', 5, "did you mean 'ExactSearch'?"),
+        (DETECTOR + '[rejectors.ICE.search]\nobjective = "recal"\n', 5, "did you mean 'recall'?"),
         (DETECTOR + '[rejectors.ICE.search]\nconstraints = ["recal >= 1"]\n', 5, "no metric 'recal'"),
         (DETECTOR + "[rejectors]\nICE = 3\n", 5, "must be a table"),
     ],
@@ -232,7 +246,8 @@ class TestCombinedMeasuresAndBudgets:
         return build_rejectors(settings(f"{DETECTOR}\n[rejectors.ICE]\n{text}"))["ICE"]
 
     def test_the_preset_by_its_name(self, settings):
-        assert len(self.rejector(settings, 'measure = "drift_measure"').measure.measures) == 3
+        for name in ("drift", "drift_measure"):
+            assert len(self.rejector(settings, f'measure = "{name}"').measure.measures) == 3
         given = self.rejector(settings, 'measure = { class = "drift_measure", random_state = 3 }')
         assert given.measure.random_state == 3
 
@@ -255,7 +270,7 @@ measures = [
 
     def test_a_wrong_measure_in_a_list_is_named_with_its_line(self, settings):
         text = 'measure = { class = "CombinedMeasure", measures = ["Margn"] }'
-        with pytest.raises(SettingsError, match="line 6: there is no 'Margn'; did you mean 'Margin'"):
+        with pytest.raises(SettingsError, match="line 6: there is no measure 'Margn'; did you mean 'Margin'"):
             self.rejector(settings, text)
 
     @pytest.mark.parametrize(("budget", "expected"), [("0.15", (0.15, None)), ("80", (None, 80))])

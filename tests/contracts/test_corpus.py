@@ -29,13 +29,13 @@ from transcendent import (
     InductiveEvaluator,
     QuartileSearch,
     RandomSearch,
-    Recall,
     RejectionBudget,
     TransductiveEvaluator,
 )
 from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.registry import find_shortcut
 from transcendent.measures import CombinedMeasure, Margin, NeighbourRatio, OneVsRestMeasure, SecondOpinion
+from transcendent.metrics import Recall
 
 FILE = Path(__file__).with_name("corpus.npz")
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "lightgbm", "xgboost-cpu")

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from transcendent import F1, ExactSearch, GridSearch, QuartileSearch, RandomSearch, RejectionRate
+from transcendent import ExactSearch, GridSearch, QuartileSearch, RandomSearch
 from transcendent.errors import InfeasibleError
+from transcendent.metrics import F1, RejectionRate
 
 CONSTRAINED = [ExactSearch(), GridSearch(steps=21), RandomSearch(random_state=0)]
 SEARCHES = [*CONSTRAINED, QuartileSearch()]

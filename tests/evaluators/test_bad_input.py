@@ -18,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from transcendent import (
-    F1,
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
@@ -27,6 +26,7 @@ from transcendent import (
 )
 from transcendent.errors import CalibrationError, CalibrationWarning, InfeasibleError, MeasureError
 from transcendent.measures import CombinedMeasure
+from transcendent.metrics import F1
 
 X, y = make_classification(300, 6, random_state=0)
 DETECTOR = LinearSVC()

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
-from transcendent import F1, Decisions, Error, Precision, Recall
-from transcendent.metrics import performance, rejection_metrics
+from transcendent import Decisions
+from transcendent.metrics import F1, Error, Precision, Recall, performance, rejection_metrics
 from transcendent.metrics.performance import SUBSETS, confusions, resample, subset_metrics
-from transcendent.thresholds.counts import Tally
+from transcendent.metrics.ratios import Tally
 
 
 def decisions(labels, accepted, classes):

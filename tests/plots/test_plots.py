@@ -10,16 +10,14 @@ from sklearn.metrics import f1_score
 
 import transcendent.plots as plots
 from transcendent import (
-    F1,
     CrossConformalEvaluator,
-    Error,
     ExactSearch,
     InductiveEvaluator,
     QuartileSearch,
     RandomSearch,
 )
 from transcendent.errors import MissingExtraError
-from transcendent.metrics import area_under_time, errors_caught
+from transcendent.metrics import F1, Error, area_under_time, errors_caught
 from transcendent.plots import (
     AlphaAssessmentDisplay,
     CovariateShiftDisplay,

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transcendent import (
+from transcendent import ExactSearch
+from transcendent.errors import InfeasibleError
+from transcendent.metrics import (
     F1,
     Accuracy,
     ClassRejectionRate,
     Error,
-    ExactSearch,
     MacroF1,
     Precision,
     Recall,
     RejectionRate,
 )
-from transcendent.errors import InfeasibleError
 from transcendent.thresholds import counts as counts_module
 from transcendent.thresholds import exact
 from transcendent.thresholds.counts import CumulativeCounts, boundary_counts

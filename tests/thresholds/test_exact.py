@@ -7,21 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transcendent import (
+from transcendent import ExactSearch, GridSearch, QuartileSearch, RandomSearch
+from transcendent.errors import InfeasibleError
+from transcendent.metrics import (
     F1,
     Accuracy,
     ClassRejectionRate,
     Error,
-    ExactSearch,
-    GridSearch,
     MacroF1,
     Precision,
-    QuartileSearch,
-    RandomSearch,
     Recall,
     RejectionRate,
 )
-from transcendent.errors import InfeasibleError
 from transcendent.thresholds.counts import CumulativeCounts
 from transcendent.thresholds.sweep import prefix_maxima
 

@@ -1,6 +1,7 @@
 """Text for terminals."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -17,3 +18,12 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
     return "\n".join(lines)
+
+
+def suggestion(word: str, known: Collection[str]) -> str:
+    """The end of a sentence about an unknown word: the known one closest to it, or all of them."""
+    by_lower_case = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(word.lower(), by_lower_case, 1)
+    if close:
+        return f"; did you mean {by_lower_case[close[0]]!r}?"
+    return f"; there are {', '.join(sorted(known))}."

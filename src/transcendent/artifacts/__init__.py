@@ -1,5 +1,7 @@
 """A fitted rejector as one file that can be checked before it is believed."""
 
-from transcendent.artifacts.artifact import Artifact, load, open_artifact, save
+from transcendent.artifacts.artifact import Artifact, open_artifact
+from transcendent.artifacts.artifact import load as load
+from transcendent.artifacts.artifact import save as save
 
-__all__ = ["Artifact", "load", "open_artifact", "save"]
+__all__ = ["Artifact", "open_artifact"]

@@ -88,8 +88,7 @@ def save(
     >>> import tempfile
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
-    >>> from transcendent.artifacts import load, save
+    >>> from transcendent import InductiveEvaluator, load, save
     >>> X, y = make_classification(600, random_state=0)
     >>> ice = InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:

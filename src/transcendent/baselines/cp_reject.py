@@ -1,13 +1,16 @@
 """CP-Reject: a conformal classifier that keeps as many answers as a number of expected errors allows."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions, p_values_of
+from transcendent.measures.base import Measure
 
 
 class CPReject(CalibratedBaseline):
@@ -53,11 +56,11 @@ class CPReject(CalibratedBaseline):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         max_errors: float | None = None,
         rejection_rate: float = 0.15,
-        measure: Any = "auto",
+        measure: Measure | Callable[[Any, Any], Any] | str = "auto",
         calibration_size: float = 0.34,
         random_state: Any = None,
     ) -> None:

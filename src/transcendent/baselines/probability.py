@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,12 +12,13 @@ from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent._utils.cells import pointing_out
 from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions
-from transcendent.judging.calibration import resolve_search
 from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding
 from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
+from transcendent.thresholds import Search
+from transcendent.thresholds.exact import resolve_search
 
 
 class ProbabilityThresholds(CalibratedBaseline):
@@ -66,10 +68,10 @@ class ProbabilityThresholds(CalibratedBaseline):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        judge: Any = None,
-        search: Any = "auto",
+        judge: BaseEstimator | None = None,
+        search: Search | str = "auto",
         calibration_size: float = 0.34,
         random_state: Any = None,
     ) -> None:

@@ -11,8 +11,9 @@ from transcendent._utils.arrays import AnyArray
 from transcendent._utils.cells import pointing_into
 from transcendent._utils.dates import as_dates
 from transcendent._utils.estimators import seeded
+from transcendent._utils.text import suggestion
 from transcendent.cli.objects import build_rejectors
-from transcendent.cli.settings import Settings, UsageError, suggestion
+from transcendent.cli.settings import Settings, UsageError
 from transcendent.cli.tables import Objects, read_settings
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
 from transcendent.temporal.periods import Calendar, in_order_of_time
@@ -165,10 +166,8 @@ class Experiment:
     @property
     def period(self) -> Any:
         """How test objects are grouped."""
-        try:
+        with self.split.at("period"):
             return calendar(self.split.get("period", str, "month"))
-        except ValueError as error:
-            raise self.split.error(str(error), "period") from None
 
     def _train(self) -> Any:
         hint = 'what was seen before this time trains, the rest is tested: train = "2024-01"'
@@ -186,10 +185,8 @@ class Experiment:
         if not table.values:
             return None
         table.require("labels", int, "how many objects of a period are labelled: labels = 50")
-        try:
+        with table.at():
             return Retraining(**table.values)
-        except (ValueError, TypeError) as error:
-            raise table.error(str(error)) from None
 
     def _label(self, y: AnyArray | None) -> Any:
         wanted = self.split.values.get("pos_label")

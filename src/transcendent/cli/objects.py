@@ -1,21 +1,21 @@
 """Detectors, measures, searches and rejectors from the tables of a TOML file."""
 
 import inspect
-import re
 from importlib import import_module
 from typing import Any
 
 import transcendent
-from transcendent import baselines, measures
-from transcendent.cli.settings import Settings, UsageError, fresh, suggestion
+from transcendent import baselines
+from transcendent._utils.text import suggestion
+from transcendent.cli.settings import Settings, UsageError, fresh
 from transcendent.decisions import check_budget
-from transcendent.thresholds import Constraint, Metric
-from transcendent.thresholds.metrics import resolve_metric
+from transcendent.measures.names import find_measure
+from transcendent.metrics.ratios import resolve_metric
+from transcendent.thresholds.base import parse_constraint
+from transcendent.thresholds.exact import resolve_search
 
 _LIBRARIES = ("sklearn", "lightgbm", "xgboost")
 _SEARCHES = ("ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch")
-_PRESETS = ("drift_measure",)
-_CONSTRAINT = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
 
 
 def build_rejectors(settings: Settings) -> dict[str, Any]:
@@ -48,16 +48,6 @@ def build_search(objective: str, max_rejection: float | None, constraints: list[
     except ValueError as error:
         raise UsageError(str(error)) from None
     return transcendent.ExactSearch(objective, max_rejection=max_rejection, constraints=parsed)
-
-
-def parse_constraint(text: str) -> Constraint:
-    """``recall >= 0.9`` as a constraint."""
-    found = _CONSTRAINT.fullmatch(text)
-    if found is None:
-        raise ValueError(f"{text!r} is no constraint such as 'recall >= 0.9' or 'rejection_rate <= 10%'.")
-    metric: Metric = resolve_metric(found[1])
-    bound = float(found[3]) / (100 if found[4] else 1)
-    return metric >= bound if found[2] == ">=" else metric <= bound
 
 
 def _build_rejector(name: str, table: Settings, settings: Settings) -> Any:
@@ -94,22 +84,23 @@ def _within_budget(rejector: Any, table: Settings) -> Any:
     budget = table.get("budget", (int, float))
     if budget is None:
         return rejector
-    given = {"count": budget} if isinstance(budget, int) else {"rate": budget}
-    try:
-        check_budget(**({"rate": None, "count": None} | given))
-    except ValueError as error:
-        raise table.error(str(error), "budget") from None
-    return transcendent.RejectionBudget(rejector, **given)
+    rate, count = (None, budget) if isinstance(budget, int) else (budget, None)
+    with table.at("budget"):
+        check_budget(rate, count)
+    return transcendent.RejectionBudget(rejector, rate=rate, count=count)
 
 
 def _build_measure(table: Settings, value: Any, key: str) -> Any:
-    """A measure by its name, or by a table with its class and parameters; those of others in a list."""
+    """A measure from its name, or from a table with its class and parameters; members are in a list."""
     if value == "auto":
         return value
     if isinstance(value, str):
-        return _call(_one_of(measures, value, measures.__all__, table, key), {}, table)
+        with table.at(key):
+            make = find_measure(value)
+        return _call(make, {}, table)
     inner = table.table(key) if isinstance(table.values.get(key), dict) else table
-    name = inner.require("class", str, 'for example class = "NeighbourRatio"')
+    with inner.at("class"):
+        make = find_measure(inner.require("class", str, 'for example class = "NeighbourRatio"'))
     given = {one: _value(inner, one) for one in fresh(inner.values, "class", "measures")}
     if "measures" in inner.values:
         given["measures"] = [
@@ -118,32 +109,29 @@ def _build_measure(table: Settings, value: Any, key: str) -> Any:
             else _build_measure(_element(inner, "measures", i), one, "class")
             for i, one in enumerate(inner.get("measures", list))
         ]
-    return _call(_one_of(measures, name, measures.__all__, inner, "class"), given, inner)
-
-
-def _build_search(table: Settings) -> Any:
-    if table.values["search"] == "auto":
-        return "auto"
-    inner = table.table("search")
-    make = _one_of(transcendent, inner.get("class", str, "ExactSearch"), _SEARCHES, inner, "class")
-    given = fresh(inner.values, "class")
-    if not 0 <= inner.get("max_rejection", (int, float), 0) <= 1:
-        raise inner.error("max_rejection is a share between 0 and 1.", "max_rejection")
-    if "constraints" in given:
-        constraints = inner.get("constraints", list)
-        try:
-            given["constraints"] = [parse_constraint(text) for text in constraints]
-            resolve_metric(given.get("objective", "f1"))
-        except (ValueError, TypeError) as error:
-            raise inner.error(str(error), "constraints") from None
     return _call(make, given, inner)
 
 
-def _one_of(module: Any, name: str, known: Any, table: Settings, key: str) -> Any:
-    names = [one for one in known if inspect.isclass(getattr(module, one)) or one in _PRESETS]
-    if name not in names:
-        raise table.error(f"there is no {name!r}{suggestion(name, names)}", key)
-    return getattr(module, name)
+def _build_search(table: Settings) -> Any:
+    """A search from a table with its class and parameters; the name of an objective stays as it is."""
+    if isinstance(table.values["search"], str):
+        with table.at("search"):
+            resolve_search(table.values["search"], 2)
+        return table.values["search"]
+    inner = table.table("search")
+    name, given = inner.get("class", str, "ExactSearch"), fresh(inner.values, "class")
+    if name not in _SEARCHES:
+        raise inner.error(f"there is no {name!r}{suggestion(name, _SEARCHES)}", "class")
+    if not 0 <= inner.get("max_rejection", (int, float), 0) <= 1:
+        raise inner.error("max_rejection is a share between 0 and 1.", "max_rejection")
+    with inner.at("objective"):
+        resolve_metric(given.get("objective", "f1"))
+    if "constraints" in given:
+        texts = inner.get("constraints", (list, str))
+        with inner.at("constraints"):
+            texts = [texts] if isinstance(texts, str) else texts
+            given["constraints"] = [parse_constraint(text) for text in texts]
+    return _call(getattr(transcendent, name), given, inner)
 
 
 def _build_class(table: Settings) -> Any:

@@ -1,13 +1,14 @@
 """What a TOML file asks for, checked key by key; an error names the line and the way out."""
 
-import difflib
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transcendent._utils.text import suggestion
 from transcendent.errors import TranscendentError
 
 Keys = tuple[str, ...]
@@ -88,6 +89,16 @@ class Settings:
             raise self.error(f"{where} lacks {key}: {hint}")
         return self.get(key, kind)
 
+    @contextmanager
+    def at(self, *keys: str) -> Iterator[None]:
+        """Give a ValueError or TypeError of the library the line of a key."""
+        try:
+            yield
+        except SettingsError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise self.error(str(error), *keys) from None
+
     def error(self, message: str, *keys: str) -> SettingsError:
         """An error at the line of a key of this table, or of the table itself."""
         line = line_of(self.text, (*self.keys, *keys), self.occurrence)
@@ -144,15 +155,6 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
         elif not quoted and not (opened == 0 and _HEADER.match(line)):
             bare = _TEXT.sub("", line).partition("#")[0]
             opened = max(0, opened + bare.count("[") - bare.count("]"))
-
-
-def suggestion(word: str, known: Collection[str]) -> str:
-    """The end of a sentence about a word that is not known."""
-    by_lower_case = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(word.lower(), by_lower_case, 1)
-    if close:
-        return f"; did you mean {by_lower_case[close[0]]!r}?"
-    return f"; there are {', '.join(sorted(known))}."
 
 
 def _parts(dotted: str) -> Keys:

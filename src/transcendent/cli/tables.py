@@ -15,8 +15,9 @@ import scipy.sparse as sp
 from transcendent._utils.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
 from transcendent._utils.dates import first_and_last
 from transcendent._utils.extras import extra
+from transcendent._utils.text import suggestion
 from transcendent.cli.delimited import read_csv
-from transcendent.cli.settings import Settings, suggestion
+from transcendent.cli.settings import Settings
 
 _LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
 _KINDS = {

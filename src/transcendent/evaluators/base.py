@@ -32,14 +32,15 @@ from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
     check_calibration_label,
-    resolve_search,
     warn_if_coarse,
 )
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.judging.pvalues import Form, check_form
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import Answer, Detector
-from transcendent.thresholds import SearchResult
+from transcendent.measures.names import from_name
+from transcendent.thresholds import Search, SearchResult
+from transcendent.thresholds.exact import resolve_search
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,8 @@ class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 class ConformalEvaluator(DetectorWrapper):
     """Base of the evaluators: detectors and their judges, one of each or one of each per fold."""
 
-    measure: Any
-    search: Any
+    measure: Measure | Callable[[Any, Any], Any] | str
+    search: Search | str
     p_value: Form
     calibration_label: CalibrationLabel
     random_state: Any
@@ -95,7 +96,7 @@ class ConformalEvaluator(DetectorWrapper):
         """Label every object and say which labels to accept."""
         return self._in_chunks(X, self._judge)
 
-    def rethreshold(self, search: Any) -> Self:
+    def rethreshold(self, search: Search | str) -> Self:
         """Search new thresholds on the stored calibration objects; nothing is refitted.
 
         Also after a ``fit`` that ended in an `InfeasibleError`: what it fitted is kept. A call that fails
@@ -120,7 +121,7 @@ class ConformalEvaluator(DetectorWrapper):
         return self
 
     @property
-    def search_(self) -> Any:
+    def search_(self) -> Search:
         """The search last used."""
         check_is_fitted(self)
         return self.judges_[0].search_
@@ -143,7 +144,8 @@ class ConformalEvaluator(DetectorWrapper):
         X, y, codes = checked_training(self, X, y)
         resolve_search(self.search, len(self.classes_))
         routed = self._routed(params)
-        return Training(self.estimator, self.measure, X, y, self.classes_, routed), codes
+        measure = from_name(self.measure, self.random_state)
+        return Training(self.estimator, measure, X, y, self.classes_, routed), codes
 
     def _finish_fit(self, detectors: list[Detector], answers: list[Answer], labels: list[AnyArray]) -> Self:
         """Give every detector a judge, calibrated on its answers about rows with these labels."""

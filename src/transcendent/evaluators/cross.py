@@ -1,9 +1,11 @@
 """The cross-conformal evaluator (CCE): one inductive evaluator per fold, and a vote among them."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,7 +17,9 @@ from transcendent.evaluators.base import ConformalEvaluator, Training
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
+from transcendent.measures.base import Measure
 from transcendent.measures.detector import Answer, Detector
+from transcendent.thresholds import Search
 
 
 class CrossConformalEvaluator(ConformalEvaluator):
@@ -63,10 +67,10 @@ class CrossConformalEvaluator(ConformalEvaluator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        measure: Any = "auto",
-        search: Any = "auto",
+        measure: Measure | Callable[[Any, Any], Any] | str = "auto",
+        search: Search | str = "auto",
         cv: Any = 10,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",

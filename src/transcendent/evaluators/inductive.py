@@ -1,8 +1,10 @@
 """The inductive conformal evaluator (ICE): one fit, calibrated on rows held back from it."""
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
@@ -13,7 +15,9 @@ from transcendent.evaluators.splits import check_share, chronological_split, str
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.measures.auto import resolve_measure
+from transcendent.measures.base import Measure
 from transcendent.measures.detector import needs_rows
+from transcendent.thresholds import Search
 
 
 class InductiveEvaluator(OneDetectorEvaluator):
@@ -24,11 +28,14 @@ class InductiveEvaluator(OneDetectorEvaluator):
     estimator : classifier
         The detector. ``FrozenEstimator(detector)`` keeps a fitted one as it is: all rows calibrate
         (unless the measure has models of its own, which then learn from the rows that do not).
-    measure : "auto", Measure or callable
-        How strange an object looks for each class; a callable is ``(estimator, X) -> (n, classes)``.
-    search : "auto" or Search
-        How thresholds are found. ``"auto"`` is `ExactSearch` for the best F1 (two classes) or accuracy
-        (more) of the kept objects with at most 15% rejected.
+    measure : Measure, str or callable
+        How strange an object looks for each class: a measure, its name (``"margin"``, ``"neighbour_ratio"``,
+        ``"drift"``; seeded by ``random_state``), ``"auto"`` for the one that suits the detector, or a
+        function ``(estimator, X) -> (n, classes)``.
+    search : Search or str
+        How thresholds are found: a search, or the name of an objective, such as ``"f1"`` for
+        ``ExactSearch("f1")``: the best F1 of the kept objects with at most 15% rejected. ``"auto"`` is
+        ``"f1"`` with two classes and ``"accuracy"`` with more.
     calibration_size : float
         Share of the rows that calibrates: a stratified random draw, or the most recent ones if ``fit``
         is given ``times``.
@@ -37,7 +44,8 @@ class InductiveEvaluator(OneDetectorEvaluator):
     calibration_label : {"predicted", "true"}
         ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
     random_state : int, RandomState or None
-        Seeds the split; a detector that draws has a ``random_state`` of its own.
+        Seeds the split and a measure given by its name; a detector that draws has a ``random_state`` of
+        its own.
     n_jobs : int or None
         How many chunks of rows ``decide`` works on at once, in threads.
     verbose : bool
@@ -81,10 +89,10 @@ class InductiveEvaluator(OneDetectorEvaluator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        measure: Any = "auto",
-        search: Any = "auto",
+        measure: Measure | Callable[[Any, Any], Any] | str = "auto",
+        search: Search | str = "auto",
         calibration_size: float = 0.34,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",

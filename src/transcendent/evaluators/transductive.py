@@ -2,12 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from transcendent._utils import parallel
@@ -19,7 +20,9 @@ from transcendent.evaluators.splits import Split, check_every_row_is_left_out, f
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
+from transcendent.measures.base import Measure
 from transcendent.measures.detector import Answer, Detector
+from transcendent.thresholds import Search
 
 
 class TransductiveEvaluator(OneDetectorEvaluator):
@@ -65,10 +68,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
-        measure: Any = "auto",
-        search: Any = "auto",
+        measure: Measure | Callable[[Any, Any], Any] | str = "auto",
+        search: Search | str = "auto",
         cv: Any = 10,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",

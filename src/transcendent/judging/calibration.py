@@ -13,7 +13,6 @@ from transcendent.errors import CalibrationWarning
 from transcendent.judging.merging import Merging
 from transcendent.judging.pvalues import Bags, Form, check_form, credibility_and_confidence
 from transcendent.thresholds.base import Search, SearchResult
-from transcendent.thresholds.exact import ExactSearch
 
 CalibrationLabel = Literal["predicted", "true"]
 
@@ -175,15 +174,6 @@ class Calibration:
             codes, actual, p = np.tile(np.arange(k), n), np.repeat(self.actual, k), self.p_values.ravel()
         known = ~np.isnan(p)
         return AlphaAssessment(self.classes, self.classes[codes[known]], (codes == actual)[known], p[known])
-
-
-def resolve_search(search: Any, n_classes: int) -> Search:
-    """Return the search the user named; ``"auto"`` is exact: F1 for two classes, accuracy for more."""
-    if isinstance(search, Search):
-        return search
-    if search != "auto":
-        raise ValueError(f"search must be 'auto' or a Search such as ExactSearch('f1'), not {search!r}.")
-    return ExactSearch("f1" if n_classes == 2 else "accuracy")
 
 
 def check_calibration_label(label: Any) -> None:

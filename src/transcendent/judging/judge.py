@@ -22,11 +22,12 @@ from transcendent.errors import CalibrationWarning
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
-    resolve_search,
     warn_if_coarse,
 )
 from transcendent.judging.merging import Bag, Merging
 from transcendent.judging.pvalues import Form, credibility_and_confidence
+from transcendent.thresholds import Search
+from transcendent.thresholds.exact import resolve_search
 
 
 class ScoreEvaluator(BaseEstimator):
@@ -56,7 +57,7 @@ class ScoreEvaluator(BaseEstimator):
     def __init__(
         self,
         *,
-        search: Any = "auto",
+        search: Search | str = "auto",
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",
         weights: Any = None,
@@ -147,7 +148,7 @@ class ScoreEvaluator(BaseEstimator):
         check_is_fitted(self)
         return self._p_values(self._check_like_calibration(scores, len(scores)))
 
-    def rethreshold(self, search: Any) -> Self:
+    def rethreshold(self, search: Search | str) -> Self:
         """Search new thresholds on the stored calibration objects.
 
         Also after a ``fit`` that ended in an `InfeasibleError`. A call that fails changes nothing.

@@ -2,7 +2,7 @@
 
 from transcendent.measures.auto import choose_measure
 from transcendent.measures.base import Measure
-from transcendent.measures.combined import CombinedMeasure
+from transcendent.measures.combined import CombinedMeasure as CombinedMeasure
 from transcendent.measures.density import Density
 from transcendent.measures.detector import Detector
 from transcendent.measures.distance import CentroidDistance, NeighbourRatio, NeighbourShare
@@ -16,7 +16,6 @@ from transcendent.measures.second_opinion import SecondOpinion
 
 __all__ = [
     "CentroidDistance",
-    "CombinedMeasure",
     "Density",
     "Detector",
     "HiddenLayerSVM",

@@ -20,6 +20,7 @@ from transcendent.measures.density import Density
 from transcendent.measures.distance import CentroidDistance
 from transcendent.measures.ensemble import POLLED, TreeDisagreement
 from transcendent.measures.margin import Margin
+from transcendent.measures.names import from_name
 from transcendent.measures.probability import Probability
 
 _GENERATIVE = (
@@ -69,8 +70,9 @@ def _is_boosted(classifier: Any) -> bool:
 
 
 def resolve_measure(measure: Any, estimator: Any) -> Measure:
-    """A fresh measure from what the user passed: ``"auto"``, a measure, a frozen one, or a function."""
-    if isinstance(measure, str) and measure == "auto":
+    """A fresh measure from what the user passed: ``"auto"``, a name, a measure, a frozen one, a function."""
+    measure = from_name(measure)
+    if isinstance(measure, str):
         return choose_measure(estimator)
     if isinstance(measure, Measure | FrozenEstimator):
         fresh: Measure = clone(measure)
@@ -78,6 +80,6 @@ def resolve_measure(measure: Any, estimator: Any) -> Measure:
     if callable(measure) and not isinstance(measure, type):
         return FunctionMeasure(measure)
     raise MeasureError(
-        "measure must be 'auto', a measure such as transcendent.measures.Margin(), or a function, "
+        "measure must be 'auto', a measure such as transcendent.measures.Margin(), its name, or a function, "
         f"not {measure!r}."
     )

@@ -12,6 +12,7 @@ from transcendent.errors import MeasureError
 from transcendent.judging.merging import Bag, Merging
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
+from transcendent.measures.names import from_name
 
 
 class CombinedMeasure(Measure):
@@ -26,7 +27,7 @@ class CombinedMeasure(Measure):
     Parameters
     ----------
     measures : list
-        The members: measures, functions, or ``"auto"`` for the one that suits the detector.
+        The members: measures, their names, functions, or ``"auto"`` for the one that suits the detector.
     weights : array of shape (members,) or None
         How much each member counts: equally if None.
     bag : {"class", "all"}
@@ -47,8 +48,8 @@ class CombinedMeasure(Measure):
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.ensemble import RandomForestClassifier
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
-    >>> from transcendent.measures import CombinedMeasure, NeighbourRatio, SecondOpinion
+    >>> from transcendent import CombinedMeasure, InductiveEvaluator
+    >>> from transcendent.measures import NeighbourRatio, SecondOpinion
     >>> X, y = make_classification(1000, flip_y=0.1, random_state=0)
     >>> both = CombinedMeasure(["auto", SecondOpinion(RandomForestClassifier(20)), NeighbourRatio()])
     >>> ice = InductiveEvaluator(LinearSVC(), measure=both, random_state=0).fit(X, y)
@@ -72,7 +73,7 @@ class CombinedMeasure(Measure):
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
         """Whether any member learns from rows; the one ``"auto"`` picks may."""
-        return any(getattr(member, "needs_rows", member == "auto") for member in self.measures)
+        return any(getattr(from_name(member), "needs_rows", member == "auto") for member in self.measures)
 
     @property
     def n_members(self) -> int:

@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from transcendent._utils.arrays import FloatArray, encode_labels
 from transcendent.measures.base import Measure
+from transcendent.measures.names import from_name
 
 
 class OneVsRestMeasure(Measure):
@@ -14,7 +15,7 @@ class OneVsRestMeasure(Measure):
 
     Parameters
     ----------
-    measure : Measure
+    measure : Measure or str
         Works on a two-class classifier.
     estimator : classifier or None
         What is fitted per class; by default a clone of the detector (of a pipeline, its last step).
@@ -22,7 +23,7 @@ class OneVsRestMeasure(Measure):
 
     needs_rows = True
 
-    def __init__(self, measure: Measure, *, estimator: Any = None) -> None:
+    def __init__(self, measure: Measure | str, *, estimator: Any = None) -> None:
         self.measure = measure
         self.estimator = estimator
 
@@ -35,7 +36,7 @@ class OneVsRestMeasure(Measure):
             belongs = (codes == c).astype(int)
             model = clone(base).fit(X, belongs)
             self.estimators_.append(model)
-            self.measures_.append(clone(self.measure).fit(model, X, belongs))
+            self.measures_.append(clone(from_name(self.measure)).fit(model, X, belongs))
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002

@@ -1,11 +1,35 @@
-"""How good the kept answers are, how bad the rejected ones, and how well objects were ranked."""
+"""Metrics of kept and rejected objects: objectives, constraints, tables, rankings, areas under time."""
 
 from transcendent.metrics.performance import performance, rejection_metrics
 from transcendent.metrics.ranking import RiskCoverage, errors_caught, risk_coverage
+from transcendent.metrics.ratios import (
+    F1,
+    Accuracy,
+    ClassRejectionRate,
+    Constraint,
+    Error,
+    MacroF1,
+    Metric,
+    Precision,
+    Ratio,
+    Recall,
+    RejectionRate,
+)
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 
 __all__ = [
+    "F1",
+    "Accuracy",
     "AreaUnderTime",
+    "ClassRejectionRate",
+    "Constraint",
+    "Error",
+    "MacroF1",
+    "Metric",
+    "Precision",
+    "Ratio",
+    "Recall",
+    "RejectionRate",
     "RiskCoverage",
     "area_under_time",
     "errors_caught",

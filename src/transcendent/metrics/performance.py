@@ -1,5 +1,6 @@
 """Metrics of all, the kept and the rejected objects, from their confusion matrices alone."""
 
+from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -8,13 +9,13 @@ from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
     IntArray,
-    abbreviate,
     as_labels,
     divide,
     encode_labels,
     mean_of_defined,
 )
 from transcendent.decisions import Decisions
+from transcendent.metrics.ratios import F1, Error, Parts, Precision, Recall, Tally, position_of
 
 Subset = Literal["baseline", "kept", "rejected"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
@@ -94,19 +95,9 @@ def performance(confusion: IntArray, positive: int | None = None) -> dict[str, F
     {'objects': 15.0, 'errors': 3.0, 'error': 0.2, 'f1': 0.727, 'precision': 0.667, 'recall': 0.8,
      'fpr': 0.2, 'fnr': 0.2}
     """
-    counts = np.asarray(confusion)
-    correct = np.diagonal(counts, axis1=-2, axis2=-1)
-    actual, predicted = counts.sum(axis=-1), counts.sum(axis=-2)
-    objects = actual.sum(axis=-1)
-    errors = objects - correct.sum(axis=-1)
-    others = objects[..., None] - actual
-    of_class = {
-        "f1": divide(2 * correct, actual + predicted),
-        "precision": divide(correct, predicted),
-        "recall": divide(correct, actual),
-        "fpr": divide(predicted - correct, others),
-        "fnr": divide(actual - correct, actual),
-    }
+    tally = Tally.of(np.asarray(confusion))
+    errors, objects = Error.ratio(tally)
+    of_class = {name: divide(*ratio(tally)) for name, ratio in _OF_CLASS.items()}
     return {
         "objects": objects.astype(float),
         "errors": errors.astype(float),
@@ -155,15 +146,22 @@ def resample(counts: IntArray, n_resamples: int, generator: np.random.Generator)
         yield drawn.reshape(size, *counts.shape)
 
 
-def position_of(pos_label: Any, classes: AnyArray) -> int | None:
-    """Position of the positive class: the one named, else the second of two, else None."""
-    if pos_label is None:
-        return 1 if len(classes) == 2 else None
-    found = np.flatnonzero(classes == pos_label)
-    if len(found) == 0:
-        raise ValueError(f"pos_label {pos_label!r} is not one of {abbreviate(classes)}.")
-    return int(found[0])
-
-
 def _about(positive: int | None, values: FloatArray) -> FloatArray:
     return mean_of_defined(values) if positive is None else values[..., positive]
+
+
+def _false_positive_rate(tally: Tally) -> Parts:
+    return tally.predicted - tally.correct, tally.actual.sum(axis=-1, keepdims=True) - tally.actual
+
+
+def _false_negative_rate(tally: Tally) -> Parts:
+    return tally.actual - tally.correct, tally.actual
+
+
+_OF_CLASS: dict[str, Callable[[Tally], Parts]] = {
+    "f1": F1.ratio,
+    "precision": Precision.ratio,
+    "recall": Recall.ratio,
+    "fpr": _false_positive_rate,
+    "fnr": _false_negative_rate,
+}

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent.errors import InfeasibleError
 from transcendent.judging.calibration import Calibration
+from transcendent.metrics.ratios import Metric, resolve_metric
 from transcendent.plots.base import (
     BLACK,
     BLUE,
@@ -27,7 +28,6 @@ from transcendent.plots.base import (
 from transcendent.thresholds.base import On, SearchResult
 from transcendent.thresholds.counts import margins
 from transcendent.thresholds.exact import ExactSearch
-from transcendent.thresholds.metrics import Metric, resolve_metric
 
 _MOST_CLASSES = 8
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

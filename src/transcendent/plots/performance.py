@@ -74,10 +74,9 @@ class PerformanceDisplay(Display):
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent import InductiveEvaluator, backtest
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.plots import PerformanceDisplay
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> ice = InductiveEvaluator(LinearSVC())
     >>> result = backtest({"ICE": ice}, stream.X, stream.y, stream.times, train="2020-05")
@@ -197,11 +196,10 @@ class RiskCoverageDisplay(Display):
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent import InductiveEvaluator, backtest
     >>> from transcendent.baselines import ProbabilityThresholds
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.plots import RiskCoverageDisplay
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> rejectors = {"ICE": InductiveEvaluator(LinearSVC()), "sigmoid": ProbabilityThresholds(LinearSVC())}
     >>> result = backtest(rejectors, stream.X, stream.y, stream.times, train="2020-05")
@@ -293,10 +291,9 @@ class QuorumDisplay(Display):
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import CrossConformalEvaluator
+    >>> from transcendent import CrossConformalEvaluator, backtest
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.plots import QuorumDisplay
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> cce = CrossConformalEvaluator(LinearSVC(), cv=5)
     >>> result = backtest({"CCE": cce}, stream.X, stream.y, stream.times, train="2020-05")

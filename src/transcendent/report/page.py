@@ -48,10 +48,9 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent import InductiveEvaluator, backtest
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.report import render_report
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> ice = InductiveEvaluator(LinearSVC())
     >>> result = backtest({"ICE": ice}, stream.X, stream.y, stream.times, train="2020-05")

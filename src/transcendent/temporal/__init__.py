@@ -1,6 +1,6 @@
 """Evaluation over time: periods, splits, bias checks and backtests."""
 
-from transcendent.temporal.backtest import backtest
+from transcendent.temporal.backtest import backtest as backtest
 from transcendent.temporal.bias import Bias, downsample, find_biases, report_biases
 from transcendent.temporal.labelling import Retraining
 from transcendent.temporal.periods import Periods, TimeSplit, cut_periods, time_split
@@ -12,7 +12,6 @@ __all__ = [
     "Periods",
     "Retraining",
     "TimeSplit",
-    "backtest",
     "cut_periods",
     "downsample",
     "find_biases",

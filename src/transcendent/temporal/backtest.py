@@ -95,10 +95,9 @@ def backtest(
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent import InductiveEvaluator, backtest
     >>> from transcendent.baselines import CPReject
     >>> from transcendent.datasets import make_stream
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> rejectors = {"ICE": InductiveEvaluator(LinearSVC()), "CP-Reject": CPReject(LinearSVC())}
     >>> result = backtest(rejectors, stream.X, stream.y, stream.times, train="2020-05")

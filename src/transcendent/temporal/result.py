@@ -19,11 +19,11 @@ from transcendent.metrics.performance import (
     Subset,
     by_subset,
     confusions,
-    position_of,
     resample,
     subset_metrics,
 )
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
+from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 from transcendent.temporal.periods import Periods
 

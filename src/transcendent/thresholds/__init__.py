@@ -1,6 +1,5 @@
-"""Threshold searches, objectives and constraints; the ones to use are imported from ``transcendent``."""
+"""Threshold searches; the ones to use are imported from ``transcendent``, metrics from its ``metrics``."""
 
 from transcendent.thresholds.base import Search, SearchResult
-from transcendent.thresholds.metrics import Constraint, Metric, Ratio
 
-__all__ = ["Constraint", "Metric", "Ratio", "Search", "SearchResult"]
+__all__ = ["Search", "SearchResult"]

@@ -1,5 +1,6 @@
 """The one problem every search solves: maximise an objective under constraints on kept and rejected."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +19,13 @@ from transcendent._utils.arrays import (
     encode_labels,
 )
 from transcendent.errors import InfeasibleError
+from transcendent.metrics.ratios import Constraint, Metric, RejectionRate, resolve_metric
 from transcendent.thresholds.counts import Counts, count
-from transcendent.thresholds.metrics import Constraint, Metric, RejectionRate, resolve_metric
 
 On = Literal["credibility", "confidence", "both"]
+Constraints = Constraint | str | Sequence[Constraint | str]
+
+_CONSTRAINT = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,9 +235,18 @@ class Search(BaseEstimator, ABC):
 class ConstrainedSearch(Search):
     """A search with an objective, a limit on rejections and further constraints."""
 
-    objective: str | Metric
-    max_rejection: float | None
-    constraints: Constraint | Sequence[Constraint]
+    def __init__(
+        self,
+        objective: str | Metric = "f1",
+        *,
+        max_rejection: float | None = 0.15,
+        constraints: Constraints = (),
+        on: On = "credibility",
+    ) -> None:
+        self.objective = objective
+        self.max_rejection = max_rejection
+        self.constraints = constraints
+        self.on = on
 
     def _problem(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
@@ -243,15 +256,27 @@ class ConstrainedSearch(Search):
 
     def _limits(self) -> tuple[Constraint, ...]:
         """All constraints, the limit on rejections first."""
-        constraints: Any = self.constraints
-        given = tuple(constraints) if isinstance(constraints, Iterable) else (constraints,)
-        if not all(isinstance(constraint, Constraint) for constraint in given):
-            raise ValueError(f"constraints look like F1() >= 0.8 or RejectionRate() <= 0.1, not {given!r}.")
+        several = isinstance(self.constraints, Iterable) and not isinstance(self.constraints, str)
+        given: Any = self.constraints if several else [self.constraints]
+        limits = tuple(parse_constraint(one) if isinstance(one, str) else one for one in given)
+        if not all(isinstance(one, Constraint) for one in limits):
+            raise ValueError(
+                f"constraints look like F1() >= 0.8, RejectionRate() <= 0.1 or 'f1 >= 0.8', not {given!r}."
+            )
         if self.max_rejection is not None:
             if not 0 <= self.max_rejection <= 1:
                 raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
-            given = (RejectionRate() <= float(self.max_rejection), *given)
-        return given
+            limits = (RejectionRate() <= float(self.max_rejection), *limits)
+        return limits
+
+
+def parse_constraint(text: str) -> Constraint:
+    """Return the constraint that a text such as ``recall >= 0.9`` or ``rejection_rate <= 10%`` describes."""
+    found = _CONSTRAINT.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a constraint such as 'recall >= 0.9' or 'rejection_rate <= 10%'.")
+    metric, bound = resolve_metric(found[1]), float(found[3]) / (100 if found[4] else 1)
+    return metric >= bound if found[2] == ">=" else metric <= bound
 
 
 def promise(

@@ -1,48 +1,51 @@
 """Counts of kept objects as a function of the thresholds, without touching the objects again."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent.metrics.ratios import Tally
 
 _CHUNK = 1 << 22
 
 
-@dataclass(frozen=True)
-class Tally:
-    """The margins of confusion matrices, (..., classes) each: all that any metric here needs."""
+class Counts(ABC):
+    """Counts of a calibration set by predicted class.
 
-    correct: IntArray
-    actual: IntArray
-    predicted: IntArray
+    Attributes
+    ----------
+    total : Tally
+        Margins of the whole calibration set.
+    n_classes : int
+        Number of classes.
+    batch : int
+        How many trials to count at once, so that memory stays bounded.
+    """
 
-    def __sub__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.correct - other.correct, self.actual - other.actual, self.predicted - other.predicted
-        )
-
-
-class Counts(Protocol):
-    """What a search asks of a calibration set."""
-
-    @property
-    def total(self) -> Tally:
-        """Margins of the whole calibration set."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """How many trials to ask for at once, so that memory stays bounded."""
-        ...
+    total: Tally
+    n_classes: int
+    batch: int
 
     def kept(self, thresholds: FloatArray) -> Tally:
         """Margins of what (trials, values, classes) thresholds keep; an object at a threshold is kept."""
-        ...
+        correct, actual, predicted = (
+            np.zeros((len(thresholds), self.n_classes), dtype=np.intp) for _ in range(3)
+        )
+        for c in range(self.n_classes):
+            kept = self._kept_of_class(c, thresholds[:, :, c])
+            correct[:, c] = kept[:, c]
+            predicted[:, c] = kept.sum(axis=1)
+            actual += kept
+        return Tally(correct, actual, predicted)
+
+    @abstractmethod
+    def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
+        """(trials, classes) objects predicted c that (trials, values) thresholds keep, by true class."""
 
 
-class LevelCounts:
+class LevelCounts(Counts):
     """One value per object (credibility or confidence): a trial costs one binary search per class.
 
     ``levels[c]`` are values of objects predicted c, ascending, and ``suffix[c][j]`` counts by true class
@@ -54,16 +57,8 @@ class LevelCounts:
         self.n_classes = len(levels)
         self.batch = max(1, (1 << 20) // self.n_classes)
 
-    def kept(self, thresholds: FloatArray) -> Tally:
-        """One row per trial of (trials, 1, classes) thresholds."""
-        trials = len(thresholds)
-        correct, actual, predicted = (np.zeros((trials, self.n_classes), dtype=np.intp) for _ in range(3))
-        for c, (levels, suffix) in enumerate(zip(self.levels, self.suffix, strict=True)):
-            kept = suffix[np.searchsorted(levels, thresholds[:, 0, c])]
-            correct[:, c] = kept[:, c]
-            predicted[:, c] = kept.sum(axis=1)
-            actual += kept
-        return Tally(correct, actual, predicted)
+    def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
+        return self.suffix[c][np.searchsorted(self.levels[c], thresholds[:, 0])]
 
 
 class CumulativeCounts(LevelCounts):
@@ -76,7 +71,7 @@ class CumulativeCounts(LevelCounts):
         super().__init__(list(levels), list(suffix), margins(predicted, actual, n_classes))
 
 
-class JointCounts:
+class JointCounts(Counts):
     """Two values per object, both thresholded: trials are counted together on the grid they span."""
 
     def __init__(self, predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> None:
@@ -86,17 +81,6 @@ class JointCounts:
         self.actual = [actual[rows] for rows in rows_of]
         self.total = margins(predicted, actual, n_classes)
         self.batch = max(1, int(np.sqrt((1 << 22) / n_classes)))
-
-    def kept(self, thresholds: FloatArray) -> Tally:
-        """One row per trial of (trials, 2, classes) thresholds."""
-        trials = len(thresholds)
-        correct, actual, predicted = (np.zeros((trials, self.n_classes), dtype=np.intp) for _ in range(3))
-        for c in range(self.n_classes):
-            kept = self._kept_of_class(c, thresholds[:, :, c])
-            correct[:, c] = kept[:, c]
-            predicted[:, c] = kept.sum(axis=1)
-            actual += kept
-        return Tally(correct, actual, predicted)
 
     def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
         """A histogram over the grid of the trials' thresholds, summed from its far corner."""
@@ -136,9 +120,7 @@ def boundary_counts(predicted: IntArray, actual: IntArray, values: FloatArray, n
         for c, boundary in enumerate(boundaries):
             boundary.pass_by(np.sort(part[right & (answers == c)]))
     levels, suffix = zip(*(boundary.steps() for boundary in boundaries), strict=True)
-    confusion = survey.confusion
-    total = Tally(confusion.diagonal().copy(), confusion.sum(axis=0), confusion.sum(axis=1))
-    return LevelCounts(list(levels), list(suffix), total)
+    return LevelCounts(list(levels), list(suffix), Tally.of(survey.confusion.T))
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,17 @@ from itertools import combinations
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
-from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, Problem, SearchResult, infeasible
-from transcendent.thresholds.counts import LevelCounts, Tally, boundary_counts
-from transcendent.thresholds.metrics import Accuracy, Constraint, Metric, Ratio, resolve_metric
+from transcendent._utils.text import suggestion
+from transcendent.metrics.ratios import METRICS, Accuracy, Constraint, Metric, Ratio, Tally, resolve_metric
+from transcendent.thresholds.base import (
+    ConstrainedSearch,
+    Incumbent,
+    Problem,
+    Search,
+    SearchResult,
+    infeasible,
+)
+from transcendent.thresholds.counts import LevelCounts, boundary_counts
 from transcendent.thresholds.sweep import Pair, PairLimits, best_pair, relax
 
 # Below every ratio: with λ = −1 the gain is N + D, whose maximum is undefined only where everything is.
@@ -38,40 +46,29 @@ class ExactSearch(ConstrainedSearch):
     Parameters
     ----------
     objective : str or Metric
-        What is optimised, in the direction the metric prefers.
+        What is optimised, in the direction the metric prefers: ``"f1"``, ``"precision"``, ``"recall"``,
+        ``"accuracy"``, ``"error"``, ``"macro_f1"``, ``"rejection_rate"`` or a metric.
     max_rejection : float or None
         Shorthand for the constraint ``RejectionRate() <= max_rejection``.
-    constraints : Constraint or sequence of them
-        Any number of limits on rejection rates, and at most one other, such as ``F1() >= 0.8``.
+    constraints : Constraint, str or sequence of them
+        Any number of limits on rejection rates, and at most one other, such as ``F1() >= 0.8`` or, in
+        words, ``"f1 >= 0.8"``.
     on : {"credibility", "confidence"}
         Which value gets thresholds. (Both at once: `RandomSearch`.)
 
     Examples
     --------
-    >>> from transcendent import ExactSearch, F1
+    >>> from transcendent import ExactSearch
     >>> y      = [0, 0, 0, 0, 1, 1, 1, 1, 1, 0]
     >>> labels = [0, 0, 0, 0, 1, 1, 1, 1, 0, 1]
     >>> credibility = [.9, .8, .7, .6, .9, .8, .7, .6, .1, .2]
     >>> found = ExactSearch("f1", max_rejection=0.1).find(y, labels, credibility)
     >>> found.credibility_thresholds, round(found.value, 3), found.certified
     (array([0. , 0.6]), 0.889, True)
-    >>> least = ExactSearch("rejection_rate", max_rejection=None, constraints=F1() >= 0.95)
+    >>> least = ExactSearch("rejection_rate", max_rejection=None, constraints="f1 >= 0.95")
     >>> least.find(y, labels, credibility).rejection_rate
     0.2
     """
-
-    def __init__(
-        self,
-        objective: str | Metric = "f1",
-        *,
-        max_rejection: float | None = 0.15,
-        constraints: Constraint | Sequence[Constraint] = (),
-        on: On = "credibility",
-    ) -> None:
-        self.objective = objective
-        self.max_rejection = max_rejection
-        self.constraints = constraints
-        self.on = on
 
     def _find(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
@@ -92,6 +89,22 @@ class ExactSearch(ConstrainedSearch):
         on_credibility = self.on == "credibility"
         thresholds = start.credibility_thresholds if on_credibility else start.confidence_thresholds
         return _climb(problem, thresholds)
+
+
+def resolve_search(search: Search | str, n_classes: int) -> Search:
+    """Return the search itself, or the exact one for an objective's name; ``"auto"`` is F1 or accuracy."""
+    if isinstance(search, Search):
+        return search
+    if not isinstance(search, str):
+        raise ValueError(
+            "search must be a Search such as ExactSearch('f1'), the name of an objective such as 'f1', or "
+            f"'auto', not {search!r}."
+        )
+    if search == "auto":
+        return ExactSearch("f1" if n_classes == 2 else "accuracy")
+    if search not in METRICS:
+        raise ValueError(f"there is no search {search!r}{suggestion(search, ['auto', *METRICS])}")
+    return ExactSearch(search)
 
 
 def _correct_answers_pay(objective: Metric, limits: Sequence[Constraint], classes: AnyArray) -> bool:

@@ -1,14 +1,14 @@
 """Searches that try thresholds one after the other: a grid, and random draws."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
-from transcendent.thresholds.base import ConstrainedSearch, Incumbent, On, SearchResult
-from transcendent.thresholds.metrics import Constraint, Metric
+from transcendent.metrics.ratios import Metric
+from transcendent.thresholds.base import ConstrainedSearch, Constraints, Incumbent, On, SearchResult
 
 
 class GridSearch(ConstrainedSearch):
@@ -19,12 +19,8 @@ class GridSearch(ConstrainedSearch):
 
     Parameters
     ----------
-    objective : str or Metric
-        What is optimised, in the direction the metric prefers.
-    max_rejection : float or None
-        Shorthand for the constraint ``RejectionRate() <= max_rejection``.
-    constraints : Constraint or sequence of them
-        Further bounds, for example ``Recall() >= 0.9``.
+    objective, max_rejection, constraints
+        As for `ExactSearch`; any number of constraints.
     on : {"credibility", "confidence", "both"}
         Which value gets thresholds; for both take few ``steps``.
     steps : int
@@ -38,15 +34,12 @@ class GridSearch(ConstrainedSearch):
         objective: str | Metric = "f1",
         *,
         max_rejection: float | None = 0.15,
-        constraints: Constraint | Sequence[Constraint] = (),
+        constraints: Constraints = (),
         on: On = "credibility",
         steps: int = 101,
         max_trials: int = 10_000_000,
     ) -> None:
-        self.objective = objective
-        self.max_rejection = max_rejection
-        self.constraints = constraints
-        self.on = on
+        super().__init__(objective, max_rejection=max_rejection, constraints=constraints, on=on)
         self.steps = steps
         self.max_trials = max_trials
 
@@ -75,18 +68,14 @@ class RandomSearch(ConstrainedSearch):
 
     Parameters
     ----------
-    objective : str or Metric
-        What is optimised, in the direction the metric prefers.
-    max_rejection : float or None
-        Shorthand for the constraint ``RejectionRate() <= max_rejection``.
-    constraints : Constraint or sequence of them
-        Further bounds, for example ``Recall() >= 0.9``.
+    objective, max_rejection, constraints
+        As for `ExactSearch`; any number of constraints.
     on : {"credibility", "confidence", "both"}
         Which value gets thresholds.
     trials : int
-        At most so many draws.
+        Largest number of draws.
     patience : int or None
-        Stop after so many draws in a row without an improvement; with many thresholds to find (several
+        Stop after this number of draws in a row without an improvement; with many thresholds to find (several
         classes, or ``on="both"``) give it more.
     random_state : int, RandomState or None
         Seed of the draws.
@@ -97,16 +86,13 @@ class RandomSearch(ConstrainedSearch):
         objective: str | Metric = "f1",
         *,
         max_rejection: float | None = 0.15,
-        constraints: Constraint | Sequence[Constraint] = (),
+        constraints: Constraints = (),
         on: On = "credibility",
         trials: int = 100_000,
         patience: int | None = 3_000,
         random_state: Any = None,
     ) -> None:
-        self.objective = objective
-        self.max_rejection = max_rejection
-        self.constraints = constraints
-        self.on = on
+        super().__init__(objective, max_rejection=max_rejection, constraints=constraints, on=on)
         self.trials = trials
         self.patience = patience
         self.random_state = random_state

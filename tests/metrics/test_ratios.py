@@ -2,9 +2,18 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
-from transcendent import F1, Accuracy, ClassRejectionRate, Error, MacroF1, Precision, Recall, RejectionRate
+from transcendent.metrics import (
+    F1,
+    Accuracy,
+    ClassRejectionRate,
+    Error,
+    MacroF1,
+    Precision,
+    Recall,
+    RejectionRate,
+)
+from transcendent.metrics.ratios import resolve_metric
 from transcendent.thresholds.counts import count
-from transcendent.thresholds.metrics import resolve_metric
 
 
 def subsets(seed, n_classes=3, n=300):
@@ -74,3 +83,5 @@ def test_mistakes_are_explained():
     assert (F1() >= np.float32(0.5)).bound == 0.5
     with pytest.raises(ValueError, match="there is no metric 'auc'"):
         resolve_metric("auc")
+    with pytest.raises(ValueError, match="there is no metric 'recal'; did you mean 'recall'"):
+        resolve_metric("recal")

@@ -1,0 +1,220 @@
+"""What the command line says in words, Python says too: words are the objects they stand for."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+
+from transcendent import (
+    CombinedMeasure,
+    CrossConformalEvaluator,
+    ExactSearch,
+    GridSearch,
+    InductiveEvaluator,
+    RandomSearch,
+    ScoreEvaluator,
+    TransductiveEvaluator,
+    load,
+    save,
+)
+from transcendent.baselines import CPReject, ProbabilityThresholds
+from transcendent.cli.objects import build_rejectors
+from transcendent.cli.settings import Settings
+from transcendent.errors import MeasureError
+from transcendent.measures import (
+    CentroidDistance,
+    Density,
+    HiddenLayerSVM,
+    Margin,
+    NeighbourRatio,
+    NeighbourShare,
+    OneVsRestMeasure,
+    Probability,
+    ProbabilityMargin,
+    TreeDisagreement,
+    drift_measure,
+)
+from transcendent.measures.names import _CLASSES, find_measure, from_name
+from transcendent.metrics import F1, Error, Recall, RejectionRate
+from transcendent.metrics.ratios import METRICS
+from transcendent.thresholds.base import parse_constraint
+from transcendent.thresholds.exact import resolve_search
+
+X, Y = make_classification(400, flip_y=0.15, random_state=0)
+DETECTOR = LogisticRegression()
+WRAPPERS = {
+    "ICE": lambda **given: InductiveEvaluator(DETECTOR, random_state=0, **given),
+    "CCE": lambda **given: CrossConformalEvaluator(DETECTOR, cv=3, random_state=0, **given),
+    "TCE": lambda **given: TransductiveEvaluator(DETECTOR, cv=3, random_state=0, **given),
+}
+SEARCHING = WRAPPERS | {
+    "probability": lambda **given: ProbabilityThresholds(DETECTOR, random_state=0, **given)
+}
+MEASURING = WRAPPERS | {"CP-Reject": lambda **given: CPReject(DETECTOR, random_state=0, **given)}
+
+
+def thresholds(rejector):
+    judges = getattr(rejector, "judges_", [rejector])
+    return [judge.result_.credibility_thresholds.tolist() for judge in judges]
+
+
+def same(first, second):
+    """Decisions equal bit for bit."""
+    pairs = zip(first.decide(X).columns().values(), second.decide(X).columns().values(), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+class TestSearches:
+    @pytest.mark.parametrize("kind", SEARCHING)
+    @pytest.mark.parametrize("word", ["f1", "precision", "accuracy", "macro_f1"])
+    def test_the_name_of_an_objective_is_an_exact_search(self, kind, word):
+        by_word = SEARCHING[kind](search=word).fit(X, Y)
+        by_search = SEARCHING[kind](search=ExactSearch(METRICS[word])).fit(X, Y)
+        assert thresholds(by_word) == thresholds(by_search)
+        assert same(by_word, by_search)
+
+    def test_of_scores(self):
+        margins = DETECTOR.fit(X, Y).decision_function(X)
+        scores, labels = np.column_stack([margins, -margins]), (margins > 0).astype(int)
+        by_word = ScoreEvaluator(search="recall").fit(scores, Y, labels)
+        by_search = ScoreEvaluator(search=ExactSearch(Recall())).fit(scores, Y, labels)
+        assert thresholds(by_word) == thresholds(by_search)
+        again = by_word.rethreshold("f1")
+        assert thresholds(again) == thresholds(by_search.rethreshold(ExactSearch(F1())))
+        assert repr(again.search_) == "ExactSearch()"
+
+    def test_rethreshold(self):
+        ice = WRAPPERS["ICE"]().fit(X, Y)
+        by_word = thresholds(ice.rethreshold("accuracy"))
+        assert by_word == thresholds(ice.rethreshold(ExactSearch("accuracy")))
+
+    @pytest.mark.parametrize("search", [ExactSearch(), GridSearch(steps=11), RandomSearch(random_state=0)])
+    @pytest.mark.parametrize(
+        ("words", "constraints"),
+        [
+            ("f1 >= 0.8", F1() >= 0.8),
+            (["rejection_rate <= 12.5%", "error<=.2"], [RejectionRate() <= 0.125, Error() <= 0.2]),
+            (["f1 >= 0.8", RejectionRate() <= 0.1], (F1() >= 0.8, RejectionRate() <= 0.1)),
+        ],
+    )
+    def test_constraints(self, search, words, constraints):
+        rng = np.random.default_rng(0)
+        labels = np.where(rng.random(400) < 0.1, 1 - Y, Y)
+        credibility = np.where(labels == Y, rng.random(400), rng.random(400) * 0.5)
+        found, expected = (
+            clone(search).set_params(constraints=given).find(Y, labels, credibility)
+            for given in (words, constraints)
+        )
+        assert found.credibility_thresholds.tolist() == expected.credibility_thresholds.tolist()
+        assert found.value == expected.value
+
+    def test_a_constraint_in_words(self):
+        assert parse_constraint("rejection_rate <= 10%") == (RejectionRate() <= 0.1)
+        for wrong in ("recall", "recall > 0.9", "recall >= x", ">= 1"):
+            with pytest.raises(ValueError, match="is not a constraint such as"):
+                parse_constraint(wrong)
+        with pytest.raises(ValueError, match="there is no metric 'recal'; did you mean 'recall'"):
+            InductiveEvaluator(DETECTOR, search=ExactSearch(constraints="recal >= 0.9")).fit(X, Y)
+
+    def test_unknown_words(self):
+        for word, close in (("F1", "f1"), ("acuracy", "accuracy"), ("aut", "auto")):
+            with pytest.raises(ValueError, match=f"there is no search '{word}'; did you mean '{close}'"):
+                InductiveEvaluator(DETECTOR, search=word).fit(X, Y)
+        with pytest.raises(ValueError, match="there is no metric 'f2'; there are accuracy, error, f1"):
+            InductiveEvaluator(DETECTOR, search=ExactSearch("f2")).fit(X, Y)
+        with pytest.raises(ValueError, match="search must be a Search"):
+            resolve_search(None, 2)
+
+
+class TestMeasures:
+    @pytest.mark.parametrize("kind", MEASURING)
+    @pytest.mark.parametrize(
+        ("word", "measure"),
+        [
+            ("margin", Margin()),
+            ("Probability", Probability()),
+            ("probability_margin", ProbabilityMargin()),
+            ("neighbour_ratio", NeighbourRatio()),
+            ("NeighbourShare", NeighbourShare()),
+            ("centroid_distance", CentroidDistance()),
+        ],
+    )
+    def test_a_name_is_the_measure(self, kind, word, measure):
+        assert same(MEASURING[kind](measure=word).fit(X, Y), MEASURING[kind](measure=measure).fit(X, Y))
+
+    def test_a_name_is_seeded_with_the_evaluator(self):
+        by_word = WRAPPERS["ICE"](measure="drift").fit(X, Y)
+        by_measure = WRAPPERS["ICE"](measure=drift_measure(random_state=0)).fit(X, Y)
+        assert thresholds(by_word) == thresholds(by_measure)
+        assert same(by_word, by_measure)
+
+    def test_every_measure_has_a_name(self):
+        for name in _CLASSES:
+            assert find_measure(name).__name__ == name
+        made = {word: type(from_name(word)) for word in ("density", "tree_disagreement", "hidden_layer_svm")}
+        assert list(made.values()) == [Density, TreeDisagreement, HiddenLayerSVM]
+        assert from_name("hidden_layer_svm", 3).random_state == 3
+
+    def test_members_of_others(self):
+        names = CombinedMeasure(["auto", "neighbour_ratio"])
+        measures = CombinedMeasure(["auto", NeighbourRatio()])
+        assert same(WRAPPERS["ICE"](measure=names).fit(X, Y), WRAPPERS["ICE"](measure=measures).fit(X, Y))
+        one, other = OneVsRestMeasure("margin"), OneVsRestMeasure(Margin())
+        assert same(WRAPPERS["ICE"](measure=one).fit(X, Y), WRAPPERS["ICE"](measure=other).fit(X, Y))
+
+    def test_a_frozen_detector_keeps_all_rows_for_calibration(self):
+        frozen = FrozenEstimator(DETECTOR.fit(X, Y))
+        for measure in ("margin", CombinedMeasure(["margin", "probability"])):
+            ice = InductiveEvaluator(frozen, measure=measure).fit(X, Y)
+            assert len(ice.calibration_.scores) == len(X)
+
+    def test_unknown_words(self):
+        for word, close in (("margn", "margin"), ("Margn", "Margin"), ("drift_", "drift"), ("atuo", "auto")):
+            with pytest.raises(MeasureError, match=f"there is no measure '{word}'; did you mean '{close}'"):
+                InductiveEvaluator(DETECTOR, measure=word).fit(X, Y)
+        with pytest.raises(ValueError, match=r"'second_opinion' cannot be given by its name.*estimator"):
+            InductiveEvaluator(DETECTOR, measure="second_opinion").fit(X, Y)
+
+
+def test_parameters_stay_words(tmp_path):
+    search = ExactSearch("f1", constraints=["recall >= 0.5"])
+    ice = WRAPPERS["ICE"](measure="neighbour_ratio", search="f1")
+    cce = WRAPPERS["CCE"](measure="margin", search=search)
+    for rejector in (ice, cce):
+        assert clone(rejector).get_params()["measure"] == rejector.measure
+        fitted = clone(rejector).fit(X, Y)
+        assert fitted.measure == rejector.measure
+        save(fitted, tmp_path / "x.transcendent")
+        loaded = load(tmp_path / "x.transcendent")
+        assert loaded.measure == rejector.measure
+        assert repr(loaded.search) == repr(rejector.search)
+        assert same(loaded, fitted)
+        refitted = clone(loaded).fit(X, Y)
+        assert same(refitted, fitted)
+
+
+def test_a_toml_file_and_python_give_the_same(tmp_path):
+    (tmp_path / "x.toml").write_text("""
+[detector]
+class = "sklearn.linear_model.LogisticRegression"
+[rejectors.ICE]
+measure = "neighbour_ratio"
+search = "recall"
+random_state = 0
+[rejectors.other]
+type = "ICE"
+measure = "Margin"
+search = { objective = "precision", max_rejection = 0.2, constraints = ["recall >= 50%"] }
+random_state = 0
+""")
+    made = build_rejectors(Settings.read(tmp_path / "x.toml"))
+    search = ExactSearch("precision", max_rejection=0.2, constraints="recall >= 50%")
+    python = {
+        "ICE": WRAPPERS["ICE"](measure="neighbour_ratio", search="recall"),
+        "other": WRAPPERS["ICE"](measure="margin", search=search),
+    }
+    for name, rejector in python.items():
+        assert same(made[name].fit(X, Y), rejector.fit(X, Y))
+        assert thresholds(made[name]) == thresholds(rejector)
