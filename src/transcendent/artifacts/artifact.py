@@ -18,7 +18,7 @@ from transcendent._utils.text import visible
 from transcendent.artifacts.container import MOST_BYTES, pack, read_sealed, unpack
 from transcendent.artifacts.entries import (
     Calibrations,
-    booster_libraries,
+    booster_types,
     from_entries,
     read_calibrations,
     to_entries,
@@ -34,12 +34,7 @@ from transcendent.artifacts.manifest import (
 from transcendent.artifacts.signatures import Key, check_signature, required_key
 from transcendent.artifacts.types import ALLOWED, check_trusted, find_types_to_trust
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
-from transcendent.errors import (
-    ArtifactError,
-    ArtifactVersionWarning,
-    MissingExtraError,
-    TranscendentError,
-)
+from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
 
 
 def save(
@@ -196,7 +191,8 @@ class Artifact:
 
     def version_differences(self) -> list[VersionDifference]:
         """Return the versions that differ from those here, first the ones that matter to its models."""
-        return find_differences(self.versions, booster_libraries(self.entries))
+        boosters = sorted(kind.partition(".")[0] for kind in booster_types(self.entries))
+        return find_differences(self.versions, boosters)
 
     def version_hint(self) -> str:
         """Return a sentence, after a blank, on the versions that may make its models fail; "" if none may."""

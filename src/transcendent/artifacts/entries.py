@@ -89,11 +89,6 @@ def booster_types(names: Iterable[str]) -> set[str]:
     return {kind for kind, suffix in _BOOSTERS.items() for name in names if name.endswith(suffix)}
 
 
-def booster_libraries(names: Iterable[str]) -> list[str]:
-    """Return the libraries of the boosters among the entries."""
-    return sorted(kind.partition(".")[0] for kind in booster_types(names))
-
-
 def _exchange(root: Any, substitute: Callable[[Any], Any]) -> Any:
     """Return a copy with some things substituted; arrays and sources of random numbers are not copied."""
     copies: dict[int, Any] = {}

@@ -32,9 +32,9 @@ ROWS = 16
 
 _CODE = "from transcendent.artifacts.trial import answer; answer()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 _MOST_DENSE = 1 << 20
 _TEXTS = ("", "a", "http://example.org/ 0x90 \u00e9\u4e2d\u6587 WORDS and words, 1 2 3", "word " * 500)
-
 
 _tried: set[tuple[str, frozenset[str]]] = set()
 
@@ -84,7 +84,8 @@ def _run(task: bytes, seconds: int) -> str | None:
             _kill(process)
             raise
     if process.returncode < 0:
-        return f"was ended by {_name(-process.returncode)}"
+        number = -process.returncode
+        return f"was ended by {_SIGNALS.get(number, f'signal {number}')}"
     try:
         found = Answer(**json.loads(said.splitlines()[-1]))
     except (IndexError, ValueError, TypeError):
@@ -101,13 +102,6 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def answer() -> None:

@@ -21,12 +21,7 @@ from transcendent.errors import ArtifactError
 _MOST_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 24
 _MOST_VISITS = 3  # to nodes, for every node there is
-_ENDINGS = {
-    "NdArrayNode": ".npy",
-    "SparseMatrixNode": ".npz",
-    "BytesNode": ".bin",
-    "BytearrayNode": ".bin",
-}
+_ENDINGS = {"NdArrayNode": ".npy", "SparseMatrixNode": ".npz", "BytesNode": ".bin", "BytearrayNode": ".bin"}
 _MADE_OF_NUMBERS = ("bytes_", "void")  # NumPy makes as many bytes of a number as it says
 
 Node = dict[str, Any]
