@@ -479,6 +479,12 @@ class TestUnfolding:
         node = self.list([self.array("a.npy") for _ in range(100)])
         assert "zip bomb" in refused(self.crafted(good, node, {"a.npy": self.npy(np.zeros(1_000_000))}))
 
+    @pytest.mark.parametrize("names", [("a.npy", "b.npy"), ("b.npy", "a.npy")])
+    def test_two_arrays_under_one_identifier(self, good, refused, names):
+        pairs = [self.array(name, __id__=10**6 + i) for i in range(100) for name in names]
+        files = {"a.npy": self.npy(np.zeros(1_000_000)), "b.npy": self.npy(np.zeros(1))}
+        assert "zip bomb" in refused(self.crafted(good, self.list(pairs), files))
+
     def test_lists_of_the_same_list(self, good, refused):
         node = self.list([self.json(1)], __id__=10**6)
         for level in range(40):
