@@ -77,7 +77,7 @@ def test_a_process_out_of_time(saved, monkeypatch):
 
 
 def test_what_the_process_refuses_is_refused(saved):
-    with pytest.raises(ArtifactError, match=f"nobody said to trust: {re.escape(TREE)}"):
+    with pytest.raises(ArtifactError, match=f"not trusted: {re.escape(TREE)}"):
         trial.try_out(saved(ice(RandomForestClassifier(2, random_state=0))))
 
 
@@ -133,7 +133,7 @@ class TestInThisProcess:
 
     def test_a_refusal(self, saved, monkeypatch, capsys):
         forest = saved(ice(RandomForestClassifier(2, random_state=0)))
-        assert "nobody said to trust" in self.answer(monkeypatch, capsys, forest).refused
+        assert "not trusted" in self.answer(monkeypatch, capsys, forest).refused
 
     def test_an_attribute_that_another_version_would_have(self, saved, monkeypatch, capsys):
         empty = ice(LinearSVC())

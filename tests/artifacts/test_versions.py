@@ -11,7 +11,7 @@ import pytest
 import sklearn
 
 from tests.artifacts.crafted import members_of, rebuilt, schema_of, with_schema
-from transcendent.artifacts import artifact, load, open_artifact
+from transcendent.artifacts import entries, load, open_artifact
 from transcendent.artifacts import versions as find
 from transcendent.errors import ArtifactError, ArtifactVersionWarning
 
@@ -94,7 +94,7 @@ class TestOtherVersions:
         def check(_):
             raise AttributeError("no such thing")
 
-        monkeypatch.setattr(artifact, "check_contents", check)
+        monkeypatch.setattr(entries, "check_contents", check)
         with pytest.raises(ArtifactError, match=r"no such thing.*written under scikit-learn 1\.7\.2"):
             load(written(scikit_learn="1.7.2"))
         with pytest.raises(ArtifactError, match=r"no such thing\)\.$"):

@@ -1,4 +1,4 @@
-"""Checks of what was loaded, before compiled code follows numbers in it without checking them.
+"""Checks of what skops built, before compiled code follows numbers in it without checking them.
 
 They refuse what is known to crash a process or to open files. They cannot show that a file is harmless: only
 a signature says who made it.
@@ -53,7 +53,7 @@ def check_opens_no_files(root: Any) -> None:
 
 
 def reachable(root: Any) -> Iterator[Any]:
-    """Everything the object holds, itself included, each once."""
+    """Yield everything that can be reached from the root, itself included, each once."""
     seen, waiting = set(), [root]
     while waiting:
         thing = waiting.pop()
@@ -94,11 +94,8 @@ def _check_sparse(matrix: Any) -> None:
 
 def _check_position(state: Mapping[str, Any]) -> None:
     """Refuse a source of random numbers that would read outside of its state."""
-    places = (
-        (state["state"].get("pos", 0), _MERSENNE_TWISTER_SIZE),
-        (state.get("buffer_pos", 0), _PHILOX_SIZE),
-    )
-    if not all(0 <= position <= size for position, size in places):
+    in_twister, in_buffer = state["state"].get("pos", 0), state.get("buffer_pos", 0)
+    if not (0 <= in_twister <= _MERSENNE_TWISTER_SIZE and 0 <= in_buffer <= _PHILOX_SIZE):
         raise ArtifactError("it holds a source of random numbers with a position outside of its state.")
 
 
@@ -127,7 +124,7 @@ def _check_distinct(binarizer: Any) -> None:
 
 
 def _check_trees(boosting: Any) -> None:
-    """Refuse what gradient boosting would take for a tree without looking."""
+    """Refuse anything but a tree where gradient boosting expects one without checking."""
     for estimator in boosting.estimators_.ravel():
         if not isinstance(estimator.tree_, Tree):
             _refuse(boosting, f"has a {type(estimator.tree_).__name__} for a tree")
@@ -155,7 +152,7 @@ def _check_centres(estimator: Any) -> None:
 
 
 def _check_one_hot(encoder: Any) -> None:
-    """Refuse codes of categories that have no column, once one of them is dropped where one is."""
+    """Refuse codes of categories that have no column; where a category is dropped, there is one code more."""
     none = [None] * len(encoder.categories_)
     dropped = encoder._drop_idx_after_grouping
     groups = getattr(encoder, "_default_to_infrequent_mappings", none)
@@ -172,7 +169,7 @@ def _check_one_hot(encoder: Any) -> None:
 
 
 def _within(indices: Any, size: int) -> bool:
-    """Whether all are whole numbers from 0 to below the size."""
+    """Return whether all indices are integers from 0 to size - 1."""
     found = np.asarray(indices)
     if found.size == 0:
         return True

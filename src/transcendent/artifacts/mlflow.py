@@ -1,29 +1,27 @@
 """Rejectors as MLflow models: the artifact inside an MLflow folder, loadable as ``pyfunc``.
 
-What to trust is never read from the model. `load_model` takes it as arguments. ``mlflow.pyfunc.load_model``
-passes none on, so ``TRANSCENDENT_TRUSTED`` in the environment holds names of types, separated by blanks. For
-both, ``TRANSCENDENT_PUBLIC_KEY`` names the public key that models have to be signed with.
+The types to trust are never read from the model. They are an argument of `load_model`. ``mlflow.pyfunc``
+passes no arguments on, so it takes them from ``TRANSCENDENT_TRUSTED`` in the environment: names of types,
+separated by blanks. For both, ``TRANSCENDENT_PUBLIC_KEY`` names the public key that has to match signatures.
 """
 
 import os
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from transcendent import __version__
 from transcendent._utils.extras import extra
 from transcendent.artifacts.artifact import load, save
-from transcendent.artifacts.container import Key
+from transcendent.artifacts.signatures import Key
 
 _FILE = "rejector.transcendent"
 
 
 def save_model(rejector: Any, path: Any, *, signing_key: Key | None = None, **given: Any) -> None:
     """Save a fitted rejector as an MLflow model; further arguments go to ``mlflow.pyfunc.save_model``."""
-    _with_artifact(
-        rejector, signing_key, extra("mlflow.pyfunc", "mlflow").save_model, path=str(path), **given
-    )
+    _write("save_model", rejector, signing_key, path=str(path), **given)
 
 
 def log_model(rejector: Any, name: str, *, signing_key: Key | None = None, **given: Any) -> Any:
@@ -32,37 +30,36 @@ def log_model(rejector: Any, name: str, *, signing_key: Key | None = None, **giv
     Returns
     -------
     ModelInfo
-        MLflow's; its ``model_uri`` is what `load_model` takes.
+        MLflow's; its ``model_uri`` is the argument of `load_model`.
     """
-    return _with_artifact(
-        rejector, signing_key, extra("mlflow.pyfunc", "mlflow").log_model, name=name, **given
-    )
+    return _write("log_model", rejector, signing_key, name=name, **given)
 
 
 def load_model(model_uri: str, *, trusted: Collection[str] = (), public_key: Key | None = None) -> Any:
-    """The rejector itself, from wherever MLflow keeps it; the arguments are those of `load`."""
+    """Return the rejector itself from a model of MLflow; the arguments are those of `load`."""
     folder = extra("mlflow.artifacts", "mlflow").download_artifacts(artifact_uri=model_uri)
     (path,) = Path(folder).rglob(_FILE)
     return load(path, trusted=trusted, public_key=public_key)
 
 
 class DecidingModel:
-    """What ``mlflow.pyfunc`` calls: rows in, a frame of decisions out."""
+    """The model that ``mlflow.pyfunc`` calls: rows in, a frame of decisions out."""
 
     def __init__(self, rejector: Any) -> None:
         self.rejector = rejector
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
-        """Labels, and which of them to accept, as a pandas DataFrame."""
+        """Return labels, and which of them to accept, as a pandas DataFrame."""
         return self.rejector.decide(model_input).to_pandas()
 
 
 def _load_pyfunc(path: str, model_config: Any = None) -> DecidingModel:  # noqa: ARG001
-    """MLflow's way in; the configuration may come from the model, so the environment alone is asked."""
+    """Load a model for MLflow. The configuration may come from the model, so only the environment counts."""
     return DecidingModel(load(path, trusted=os.environ.get("TRANSCENDENT_TRUSTED", "").split()))
 
 
-def _with_artifact(rejector: Any, signing_key: Key | None, write: Callable[..., Any], **given: Any) -> Any:
+def _write(function: str, rejector: Any, signing_key: Key | None, **given: Any) -> Any:
+    write = getattr(extra("mlflow.pyfunc", "mlflow"), function)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, _FILE)
         save(rejector, path, signing_key=signing_key)

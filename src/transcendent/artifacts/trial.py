@@ -1,8 +1,8 @@
-"""The first use of an artifact, in a process of its own: what a crafted file does there is not done here.
+"""Try an artifact out in another process, where a crafted file does no harm to this one.
 
 The process loads the artifact and decides a few rows, with limits on its memory and time. If it dies, the
-file is refused. A file that passes may still be crafted to fail, or to lie, on other rows: only a signature
-says who made it.
+file is refused. A file that passes may still be crafted to fail, or to decide wrongly, on other rows: only a
+signature says who made it.
 """
 
 import json
@@ -32,48 +32,41 @@ ROWS = 16
 
 _CODE = "from transcendent.artifacts.trial import answer; answer()"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_SIGNALS = {number.value: number.name for number in signal.Signals}
 _MOST_DENSE = 1 << 20
 _TEXTS = ("", "a", "http://example.org/ 0x90 \u00e9\u4e2d\u6587 WORDS and words, 1 2 3", "word " * 500)
 
+_tried: set[tuple[str, frozenset[str]]] = set()
+
 
 class Answer(NamedTuple):
-    """How a trial ended: well, or with a refusal, or as no honest file would make it end."""
+    """How a trial ended: well, with a refusal, or with a failure no honest file causes."""
 
     refused: str | None = None
     died: str | None = None
     missing_extra: bool = False
 
 
-_tried: set[tuple[str, frozenset[str]]] = set()
-
-
 def try_out(artifact: Artifact, trusted: Collection[str] = (), rows: Any = None) -> None:
     """Load an artifact and decide rows with it in another process; refuse it if that process dies.
 
-    Decides the rows given, if any, and some made from the manifest. An artifact that was tried out once in
-    this process is not tried out again.
+    The rows are those given, if any, and some made from the manifest. An artifact is tried out once in this
+    process.
     """
     key = (artifact.digest, frozenset(trusted))
     if key in _tried:
         return
-    size = sum(map(len, artifact.members.values()))
+    size = sum(map(len, artifact.entries.values()))
     limits = {"seconds": SECONDS + (size >> 20), "memory": MEMORY + 16 * size}
-    try:
-        died = _run(pickle.dumps((limits, artifact, list(trusted), rows)), limits["seconds"])
-    except subprocess.TimeoutExpired:
-        died = f"took more than {limits['seconds']} seconds"
+    died = _run(pickle.dumps((limits, artifact, list(trusted), rows)), limits["seconds"])
     if died is not None:
-        raise ArtifactError(
-            visible(
-                f"{artifact.path} is refused: the process that tried it out {died}. The file may be crafted: "
-                "only a signature says who made it."
-            )
-        )
+        said = f"{artifact.path} is refused: the process that tried it out {died}."
+        raise ArtifactError(f"{visible(said)} The file may be crafted: only a signature says who made it.")
     _tried.add(key)
 
 
 def _run(task: bytes, seconds: int) -> str | None:
-    """How a process with this task ended badly, None if it did not; what it refused is raised."""
+    """Return how a process with this task died, None if it did not; raise its refusal, if any."""
     with subprocess.Popen(
         [sys.executable, "-P", "-c", _CODE],
         stdin=subprocess.PIPE,
@@ -84,11 +77,15 @@ def _run(task: bytes, seconds: int) -> str | None:
     ) as process:
         try:
             said, _ = process.communicate(task, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            return f"took more than {seconds} seconds"
         except BaseException:
-            _end(process)
+            _kill(process)
             raise
     if process.returncode < 0:
-        return f"was ended by {_name(-process.returncode)}"
+        number = -process.returncode
+        return f"was ended by {_SIGNALS.get(number, f'signal {number}')}"
     try:
         found = Answer(**json.loads(said.splitlines()[-1]))
     except (IndexError, ValueError, TypeError):
@@ -98,8 +95,8 @@ def _run(task: bytes, seconds: int) -> str | None:
     return found.died
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End a process, and those it has started."""
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process, and those it has started."""
     with suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -107,22 +104,15 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             process.kill()
 
 
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def answer() -> None:
-    """Do the task on the standard input, and write an `Answer` as the last line of the output."""
+    """Run the task on the standard input, and write an `Answer` as the last line of the output."""
     limits, artifact, trusted, rows = pickle.load(sys.stdin.buffer)  # written by our parent, not the file
     _limit(**limits)
     warnings.simplefilter("ignore")
+    found = Answer()
     try:
         with joblib.parallel_config(backend="sequential"):
             _use(artifact, trusted, rows)
-        found = Answer()
     except MemoryError:
         found = Answer(died=f"needed more than {limits['memory'] >> 20:,} MB of memory")
     except TranscendentError as error:
@@ -141,22 +131,22 @@ def _limit(seconds: int, memory: int) -> None:
 
 
 def _use(artifact: Artifact, trusted: list[str], rows: Any) -> None:
-    """Load it and decide; that it does not take some rows is no reason to refuse it."""
+    """Load it and decide; rows that its detector does not take are no reason to refuse it."""
     rejector = artifact.rejector(trusted)
-    for sample in _samples(rejector, artifact.manifest, rows):
+    for sample in _samples(rejector, artifact.manifest["features"], rows):
         try:
             rejector.decide(*sample)
         except MemoryError:
             raise
         except AttributeError as error:
-            if isinstance(error.obj, BaseEstimator) and artifact.of_other_models():
+            if isinstance(error.obj, BaseEstimator) and artifact.version_hint():
                 artifact.refuse_failure(error)
         except Exception:
             continue
 
 
-def _samples(rejector: Any, manifest: Mapping[str, Any], rows: Any) -> Iterator[tuple[Any, ...]]:
-    """Arguments of ``decide``: given rows, and numbers or texts of the kind it was fitted on."""
+def _samples(rejector: Any, features: Mapping[str, Any], rows: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield arguments of ``decide``: given rows, and numbers or texts of the kind it was fitted on."""
     generator = np.random.default_rng(0)
     if isinstance(rejector, ScoreEvaluator):
         shape = (ROWS, *rejector.calibration_.scores.shape[1:])
@@ -164,15 +154,15 @@ def _samples(rejector: Any, manifest: Mapping[str, Any], rows: Any) -> Iterator[
         return
     if rows is not None:
         yield (rows,)
-    width = manifest["features"]["count"]
+    width = features["count"]
     if width is None:
         yield (np.array(_TEXTS, dtype=object),)
         return
     if ROWS * width <= _MOST_DENSE:
         few = [np.zeros((2, width)), np.ones((2, width)), generator.normal(size=(ROWS - 4, width))]
         numbers = np.concatenate(few)
-        yield (_named(numbers, manifest["features"]["names"]),)
-        yield (_named(1e6 * numbers, manifest["features"]["names"]),)
+        yield (_named(numbers, features["names"]),)
+        yield (_named(1e6 * numbers, features["names"]),)
     places = np.repeat(np.arange(ROWS), 64), generator.integers(width, size=64 * ROWS)
     yield (sp.csr_matrix((generator.normal(size=64 * ROWS), places), shape=(ROWS, width)),)
 

@@ -1,16 +1,29 @@
-"""Types a file may hold without being asked about: those of this package, and harmless ones of others."""
+"""Types in an artifact: which are allowed, and which have to be trusted by name."""
 
-import transcendent
+from collections.abc import Collection, Mapping
+
 from transcendent import baselines, measures, metrics
+from transcendent._utils.extras import extra
+from transcendent.artifacts.entries import SKOPS, booster_types
 from transcendent.artifacts.parts import StoredBooster, StoredCalibration
+from transcendent.artifacts.unpacking import read_types
 from transcendent.baselines.droidevolver import _Learners, _Pool
+from transcendent.errors import ArtifactError
+from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
+from transcendent.evaluators.cross import CrossConformalEvaluator
+from transcendent.evaluators.inductive import InductiveEvaluator
+from transcendent.evaluators.transductive import TransductiveEvaluator
+from transcendent.judging.judge import ScoreEvaluator
 from transcendent.measures.detector import Detector
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import SearchResult
+from transcendent.thresholds.exact import ExactSearch
+from transcendent.thresholds.quartile import QuartileSearch
+from transcendent.thresholds.trial import GridSearch, RandomSearch
 
 _PUBLIC = [
     getattr(module, name)
-    for module in (transcendent, baselines, measures)
+    for module in (baselines, measures)
     for name in module.__all__
     if name[0].isupper()  # the types
 ]
@@ -25,12 +38,22 @@ _METRICS = (
     metrics.Recall,
     metrics.RejectionRate,
 )
-_PARTS = (
+_OTHER = (
+    CrossConformalEvaluator,
     Detector,
+    ExactSearch,
+    GridSearch,
+    InductiveEvaluator,
+    QuartileSearch,
+    RandomSearch,
+    RejectionBudget,
+    ScoreEvaluator,
     SearchResult,
     SparseSearch,
     StoredBooster,
     StoredCalibration,
+    StreamingBudget,
+    TransductiveEvaluator,
     _Learners,
     _Pool,
 )
@@ -48,8 +71,51 @@ _OF_OTHERS = {
     "sklearn.utils._bunch.Bunch",
     "xgboost.sklearn.XGBClassifier",
 }
+_COMPILED = {
+    "lightgbm.basic.Booster",
+    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.neighbors._ball_tree.BallTree",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.svm._classes.NuSVC",
+    "sklearn.svm._classes.NuSVR",
+    "sklearn.svm._classes.OneClassSVM",
+    "sklearn.svm._classes.SVC",
+    "sklearn.svm._classes.SVR",
+    "sklearn.tree._tree.Tree",
+    "xgboost.core.Booster",
+}
 
-TYPES = _OF_OTHERS | {
-    *(f"{t.__module__}.{t.__qualname__}" for t in (*_PUBLIC, *_PARTS, *_METRICS)),
+ALLOWED = _OF_OTHERS | {
+    *(f"{t.__module__}.{t.__qualname__}" for t in (*_PUBLIC, *_OTHER, *_METRICS)),
     *(f"transcendent.thresholds.metrics.{t.__name__}" for t in _METRICS),  # where they were once
 }
+
+
+def find_types_to_trust(entries: Mapping[str, bytes]) -> list[str]:
+    """Return the names of the types that are not allowed by default, without importing any of them."""
+    found = read_types(SKOPS, entries[SKOPS])
+    unknown = set(extra("skops.io", "artifacts").get_untrusted_types(data=entries[SKOPS])) - ALLOWED
+    return sorted(unknown | (found & _COMPILED) | booster_types(entries))
+
+
+def check_trusted(types: Collection[str], trusted: Collection[str]) -> None:
+    """Refuse types that are not trusted, with the arguments that would allow them."""
+    names = [name for name in types if name not in trusted]
+    if not names:
+        return
+    message = f"it holds types that are not trusted: {', '.join(names)}."
+    if not _COMPILED.isdisjoint(names):
+        message += (
+            " Compiled code follows the indices in trees and kernel machines without checking: crafted ones"
+            " can crash the process. If you know where the file comes from,"
+        )
+    else:
+        message += " If you know them and where the file comes from,"
+    if not all(part.isidentifier() for name in names for part in name.split(".")):
+        raise ArtifactError(f"{message} look at it again: these are not names of types.")
+    options = " ".join(f"--trust {name}" for name in names)
+    raise ArtifactError(
+        f"{message} load it with trusted={names!r} (on the command line: {options}; through mlflow.pyfunc: "
+        "TRANSCENDENT_TRUSTED in the environment)."
+    )

@@ -12,7 +12,7 @@ _HOLD_MODELS = ("transcendent", "scikit-learn", "lightgbm", "xgboost")
 
 
 class VersionDifference(NamedTuple):
-    """A library, the version of it that wrote an artifact, and the one that is here (None: it is not)."""
+    """A library, its version that wrote an artifact, and its version here (None if it is not installed)."""
 
     library: str
     written: str
@@ -20,24 +20,23 @@ class VersionDifference(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        """Whether a library that holds models has another major or minor version: its models may differ."""
+        """Whether models may differ: their library has another major or minor version."""
         return self.library in _HOLD_MODELS and _minor(self.written) != _minor(self.here)
 
 
 def find_differences(written: Mapping[str, str], boosters: Iterable[str]) -> list[VersionDifference]:
-    """The differences, those that matter first; of boosters (names of libraries) only those in use."""
+    """Return the differences, those that matter first; ``boosters`` are the libraries of boosters in use."""
     here: dict[str, str | None] = {**versions(), **{name: _version(name) for name in boosters}}
-    compared = (*_COMPARED, *boosters)
     found = [
         VersionDifference(name, written[name], here[name])
-        for name in compared
+        for name in (*_COMPARED, *boosters)
         if name in written and written[name] != here[name]
     ]
     return sorted(found, key=lambda difference: not difference.matters)
 
 
 def in_words(differences: Iterable[VersionDifference]) -> str:
-    """What an artifact was written under and is read under."""
+    """Say which versions an artifact was written under, and which it is read under."""
     said = [f"{d.library} {d.written} and is read under {d.here or 'none'}" for d in differences]
     return f"It was written under {'; under '.join(said)}."
 

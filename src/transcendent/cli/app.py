@@ -402,7 +402,7 @@ def _facts(artifact: "Artifact") -> dict[str, Any]:
         "signed": artifact.signed,
         "types_to_trust": artifact.types_to_trust(),
         **facts,
-        "files": {name: len(content) for name, content in artifact.members.items()},
+        "files": {name: len(content) for name, content in artifact.entries.items()},
     }
 
 

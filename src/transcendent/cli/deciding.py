@@ -233,7 +233,7 @@ def rethreshold(
     constraints: list[str],
 ) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
     """The rejector with new thresholds, and what the old and the new ones promise."""
-    from transcendent.artifacts.facts import facts
+    from transcendent.artifacts.manifest import facts
 
     classes = artifact.manifest["classes"] or []
     default = "f1" if len(classes) == 2 else "accuracy"

@@ -1,14 +1,10 @@
-"""Which measure suits a detector when nobody says."""
+"""The measure that suits a detector, where none is given."""
 
 from typing import Any
 
 from sklearn.base import clone
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
-)
+from sklearn.ensemble import AdaBoostClassifier, GradientBoostingClassifier, HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import NearestCentroid
@@ -35,7 +31,7 @@ _BOOSTED = (GradientBoostingClassifier, HistGradientBoostingClassifier, AdaBoost
 
 
 def choose_measure(estimator: Any) -> Measure:
-    """The measure ``"auto"`` stands for, given a detector (fitted or not).
+    """Return the measure that ``"auto"`` stands for, given a detector (fitted or not).
 
     Examples
     --------
@@ -64,13 +60,13 @@ def choose_measure(estimator: Any) -> Measure:
 
 
 def _is_boosted(classifier: Any) -> bool:
-    """Boosted trees may have a decision_function, but no hyperplane."""
+    """Return whether it is made of boosted trees: they may have a decision_function, but no hyperplane."""
     library = type(classifier).__module__.partition(".")[0]
     return isinstance(classifier, _BOOSTED) or library in {"lightgbm", "xgboost", "catboost"}
 
 
 def resolve_measure(measure: Any, estimator: Any) -> Measure:
-    """A fresh measure from what the user passed: ``"auto"``, a name, a measure, a frozen one, a function."""
+    """Return a fresh measure from ``"auto"``, a name, a measure, a frozen one, or a function."""
     measure = from_name(measure)
     if isinstance(measure, str):
         return choose_measure(estimator)

@@ -1,4 +1,4 @@
-"""How likely an object is under a generative detector's own model of each class."""
+"""Likelihood of an object under a generative detector's own model of each class."""
 
 from typing import Any
 
@@ -32,14 +32,14 @@ class Density(Measure):
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Return negated log densities within the classes, without the priors of the classes.
 
-        A prior would shift a column. With few rows of a class it is another one for a row left out. A density
-        of 0, or too small for a float, is the strangest: 1e300.
+        A prior would shift a column, and in a small class it changes when a row is left out. A density of 0,
+        or too small for a float, gets the highest score: 1e300.
         """
         with np.errstate(over="ignore"):
             return np.minimum(_negated_log_density(estimator, X), _OF_DENSITY_ZERO)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Negated left-out densities."""
+        """Return negated left-out densities."""
         return self.scores(answers, X)
 
 
@@ -57,7 +57,7 @@ def _negated_log_density(estimator: Any, X: Any) -> FloatArray:
 
 
 def _log_priors(bayes: Any) -> FloatArray:
-    """What the joint log densities of naive Bayes contain beside those within the classes."""
+    """Return the priors that are part of the joint log densities of naive Bayes."""
     if isinstance(bayes, ComplementNB):
         return np.zeros(1)
     if hasattr(bayes, "class_prior_"):

@@ -1,10 +1,11 @@
-"""How far an object is from the training objects of each class."""
+"""Distance of an object from the training objects of each class."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import (
     cosine_distances,
@@ -19,6 +20,7 @@ from sklearn.utils.extmath import row_norms
 from transcendent._utils.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure
+from transcendent.measures.probability import smallest_of_others
 from transcendent.measures.sparse_search import SparseSearch
 
 Metric = Literal["euclidean", "cosine"]
@@ -61,7 +63,7 @@ class CentroidDistance(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Distances to the class centroids."""
+        """Return distances to the class centroids."""
         X = _in_double_precision(X)
         distances: FloatArray = pairwise_distances(X, self.centroids_, metric=self.metric)
         if self.metric == "cosine":
@@ -70,25 +72,22 @@ class CentroidDistance(Measure):
         return _sharpened(distances, X, self.centroids_, every)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Distances to the centroids; to that of its own class, to the mean of the other members."""
+        """Return distances to the centroids, with the row left out of that of its own class."""
         codes = encode_labels(y, answers.classes_, "y")
         distances, size = self.scores(answers, X), np.bincount(codes)[codes]
         rows = np.arange(len(codes))
         if self.metric == "cosine":
-            # A direction does not change with its length: n times the centroid, less the row.
-            distances[rows, codes] = np.concatenate(
-                [
-                    paired_cosine_distances(part, size[cut, None] * self.centroids_[codes[cut]] - part)
-                    for cut, part in _dense_chunks(X)
-                ]
-            )
+            # Only the direction counts: n times the centroid, minus the row.
+            for cut, part in _dense_chunks(X):
+                others = size[cut, None] * self.centroids_[codes[cut]] - part
+                distances[rows[cut], codes[cut]] = paired_cosine_distances(part, others)
         else:
             distances[rows, codes] *= size / (size - 1)
         return distances
 
 
 def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
-    """The rows as float64 arrays of some megabytes."""
+    """Yield the rows as float64 arrays of a few megabytes."""
     rows: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
     for cut in chunks(rows.shape[0], max(1, (1 << 20) // rows.shape[1])):
         yield cut, np.asarray(rows[cut].toarray() if sp.issparse(X) else rows[cut], dtype=np.float64)
@@ -97,9 +96,9 @@ def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
 class NeighbourShare(Measure):
     """Share of the nearest training objects that belong to other classes.
 
-    Training objects at the same distance share the places that are left for them: of four that tie for the
-    last place, each counts a quarter. So copies with different labels, and rows of a few binary columns, are
-    not drawn by chance.
+    Training objects at the same distance share the remaining places: of four that tie for the last place,
+    each counts a quarter. So ties, as among copies with different labels or rows of a few binary columns, are
+    not broken by chance.
 
     Parameters
     ----------
@@ -128,13 +127,12 @@ class NeighbourShare(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Shares in [0, 1]."""
+        """Return shares in [0, 1]."""
         return self._shares(self._centred(_in_double_precision(X)))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Shares among the nearest other training objects."""
-        shares = self._shares(self.rows_, left_out=True)
-        return shares[np.argsort(self.order_)]
+        """Return shares among the nearest other training objects."""
+        return self._shares(self.rows_, left_out=True)[np.argsort(self.order_)]
 
     def _centred(self, X: Any) -> Any:
         return X if self.centre_ is None else X - self.centre_
@@ -142,9 +140,7 @@ class NeighbourShare(Measure):
     def _shares(self, X: Any, *, left_out: bool = False) -> FloatArray:
         k, n_others = self.n_neighbors, len(self.order_) - left_out
         if k > n_others:
-            raise MeasureError(
-                f"NeighbourShare({k}) needs {k} training rows to compare with, not {n_others}."
-            )
+            raise MeasureError(f"NeighbourShare({k}) compares with {k} training rows; there are {n_others}.")
         shares = np.empty((X.shape[0], len(self.starts_)))
         for cut in chunks(X.shape[0], max(1, (1 << 23) // len(self.order_))):
             distances, noise = self._distances(X[cut])
@@ -158,7 +154,7 @@ class NeighbourShare(Measure):
         return shares
 
     def _distances(self, X: Any) -> tuple[FloatArray, Any]:
-        """(n, rows) distances, squared if Euclidean, and by how much rounding may part equal ones."""
+        """Return (n, rows) distances, squared if Euclidean, and how far rounding may move equal ones."""
         if self.metric == "cosine":
             return cosine_distances(X, self.rows_), _TIED
         squares = euclidean_distances(X, self.rows_, Y_norm_squared=self.norms_, squared=True)
@@ -171,15 +167,15 @@ class NeighbourRatio(Measure):
     With ``d_y`` the mean distance to the ``n_neighbors`` nearest training objects of class y, and ``o``
     the smallest such mean over the other classes, the score is ``d_y / (d_y + o)``: 0 on top of the class,
     1/2 half way, 1 on top of another. It orders objects as the ratio ``d_y / o`` does, and stays finite.
-    A class with fewer than ``n_neighbors`` rows is judged by all it has.
+    For a class with fewer than ``n_neighbors`` rows, the mean is over all of them.
 
     Parameters
     ----------
     n_neighbors : int
-        How many objects of each class the mean is over.
+        Number of objects of each class in the mean.
     metric : {"euclidean", "cosine", "jaccard"}
-        Which distance; Jaccard's is between the sets of columns that are not 0. Sparse rows are searched
-        fastest by cosine and Jaccard.
+        Which distance; Jaccard's is between the sets of columns that are not 0. For sparse rows, cosine and
+        Jaccard are fastest.
     """
 
     needs_rows = True
@@ -192,71 +188,61 @@ class NeighbourRatio(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows of each class."""
-        codes = encode_labels(y, estimator.classes_, "y")
-        X = _in_double_precision(X)
-        self.neighbours_ = [
-            self._index(X).fit(take_rows(X, np.flatnonzero(codes == c)))
-            for c in range(len(estimator.classes_))
-        ]
+        codes, X = encode_labels(y, estimator.classes_, "y"), _in_double_precision(X)
+        index: Any = NearestNeighbors(metric=self.metric)
+        if self.metric == "jaccard" or (self.metric == "cosine" and sp.issparse(X)):
+            index = SparseSearch(self.metric)
+        own = [np.flatnonzero(codes == c) for c in range(len(estimator.classes_))]
+        self.neighbours_ = [clone(index).fit(take_rows(X, rows)) for rows in own]
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Relative distances in [0, 1]."""
+        """Return relative distances in [0, 1]."""
         return _relative(self._mean_distances(X))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Relative distances, with the row itself not among the members of its class."""
+        """Return relative distances, with the row left out of its own class."""
         codes = encode_labels(y, answers.classes_, "y")
         d = self._mean_distances(X)
         for c, index in enumerate(self.neighbours_):
-            members = np.flatnonzero(codes == c)
-            k = min(self.n_neighbors, len(members) - 1)
+            own = np.flatnonzero(codes == c)
+            k = min(self.n_neighbors, len(own) - 1)
             if isinstance(index, SparseSearch):  # none is nearer to a row than itself
-                nearest = index.distances(take_rows(X, members), k + 1)[:, 1:]
+                nearest = index.distances(take_rows(X, own), k + 1)[:, 1:]
             else:
                 nearest = _nearest(index, None, k)
-            d[members, c] = nearest.mean(axis=1)
+            d[own, c] = nearest.mean(axis=1)
         return _relative(d)
 
-    def _index(self, X: Any) -> Any:
-        if self.metric == "jaccard" or (self.metric == "cosine" and sp.issparse(X)):
-            return SparseSearch(self.metric)
-        return NearestNeighbors(metric=self.metric)
-
     def _mean_distances(self, X: Any) -> FloatArray:
-        """(n, classes) mean distances to the nearest objects of each class."""
-        means = []
-        for index in self.neighbours_:
-            if isinstance(index, SparseSearch):
-                nearest = index.distances(X, min(self.n_neighbors, index.rows_.shape[0]))
-            else:
-                nearest = _nearest(index, X, min(self.n_neighbors, index.n_samples_fit_))
-            means.append(nearest.mean(axis=1))
-        return np.column_stack(means)
+        """Return (n, classes) mean distances to the nearest objects of each class."""
+        k = self.n_neighbors
+        return np.column_stack([_nearest(index, X, k).mean(axis=1) for index in self.neighbours_])
 
 
 def _in_double_precision(X: Any) -> Any:
-    """Rows as float64: in single precision no distance would be 0 between equal ones."""
+    """Return rows as float64; in single precision, no distance between equal rows would be 0."""
     return check_array(X, accept_sparse="csr", dtype=np.float64)
 
 
-def _nearest(index: NearestNeighbors, X: Any, k: int) -> FloatArray:
-    """Distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
+def _nearest(index: Any, X: Any, k: int) -> FloatArray:
+    """Return distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
+    if isinstance(index, SparseSearch):
+        return index.distances(X, min(k, index.rows_.shape[0]))
     X = None if X is None else _in_double_precision(X)
-    distances, found = index.kneighbors(X, n_neighbors=k)
+    distances, found = index.kneighbors(X, n_neighbors=min(k, index.n_samples_fit_))
     if index.metric == "cosine":
-        return np.where(distances < _TIED, 0.0, distances)  # between parallel rows some 1e-16, at random
+        return np.where(distances < _TIED, 0.0, distances)  # rounding leaves some 1e-16 between parallel rows
     return _sharpened(distances, index._fit_X if X is None else X, index._fit_X, found)
 
 
 def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) -> FloatArray:
-    """(n, k) Euclidean distances to the ``found`` rows, with small ones taken from differences.
+    """Return (n, k) Euclidean distances to the ``found`` rows, the small ones computed from differences.
 
-    Libraries expand the square, which leaves some 1e-8 between equal rows: another 1e-8 in every batch.
+    scikit-learn expands the square, which leaves some 1e-8 between equal rows, different in every batch.
     """
     targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
-    near = distances < _NEAR * row_norms(queries)[:, None]
-    i, j = np.nonzero(near)
+    i, j = np.nonzero(distances < _NEAR * row_norms(queries)[:, None])
     for cut in chunks(len(i), max(1, (1 << 20) // queries.shape[1])):
         pairs = queries[i[cut]], targets[found[i[cut], j[cut]]]
         distances[i[cut], j[cut]] = paired_euclidean_distances(*pairs)
@@ -264,10 +250,7 @@ def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) 
 
 
 def _relative(d: FloatArray) -> FloatArray:
-    """Each distance against itself and the smallest of the other classes."""
-    rows, nearest = np.arange(len(d)), np.argmin(d, axis=1)
-    other = np.repeat(d[rows, nearest][:, None], d.shape[1], axis=1)
-    other[rows, nearest] = np.partition(d, 1, axis=1)[:, 1]
-    total = d + other
+    """Divide each distance by the sum of itself and the smallest of the other classes."""
+    total = d + smallest_of_others(d)
     ratio: FloatArray = np.divide(d, total, out=np.full_like(d, 0.5), where=total > 0)
     return ratio

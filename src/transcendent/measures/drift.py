@@ -1,4 +1,4 @@
-"""The measure to take against drift, chosen on evidence; see the benchmarks in the documentation."""
+"""The measure recommended against drift, chosen by the benchmarks in the documentation."""
 
 import warnings
 from typing import Any, Self
@@ -18,20 +18,20 @@ from transcendent.measures.second_opinion import SecondOpinion
 
 
 def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> CombinedMeasure:
-    """The recommended measure where the world moves: three opinions about the detector's answers.
+    """Return the measure recommended under drift: three second opinions on the detector's answers.
 
-    Two boosted ensembles, one coarse, one of large trees that each see a twentieth of the columns at a time,
-    and one of extremely randomised trees are fitted beside the detector; their p-values are merged by
-    Fisher's rule and ranked among all calibration objects. Any detector can be judged so: it is asked for
-    its label only. Of sparse rows with more than 2,000 columns, boosting sees the 2,000 that tell the classes
-    apart best.
+    Three ensembles are fitted beside the detector: a coarse boosted one, a boosted one of large trees that
+    consider a twentieth of the columns at each split, and one of extremely randomised trees. Their p-values
+    are merged by Fisher's rule and ranked among all calibration objects. It works with any detector, since
+    only its labels are needed. Of rows with more than 2,000 columns, boosting uses the 2,000 that best
+    separate the classes.
 
     Parameters
     ----------
     n_jobs : int or None
-        How many of the randomised trees are fitted and asked at once; boosting takes the threads OpenMP has.
+        Number of jobs of the randomised trees; boosting uses the threads of OpenMP.
     random_state : int, RandomState or None
-        Seeds the three.
+        Seed of the three ensembles.
 
     Returns
     -------
@@ -60,12 +60,12 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
 
 
 class DenseColumns(TransformerMixin, BaseEstimator):
-    """Rows as a dense array of single precision, for models that take no sparse ones.
+    """Turns rows into a dense array of single precision, for models that accept no sparse ones.
 
     Parameters
     ----------
     max_columns : int
-        With more columns than that, those that tell the classes apart best by the F-test.
+        With more columns than that, keep those that best separate the classes by the F-test.
     """
 
     def __init__(self, max_columns: int = 2000) -> None:
@@ -77,16 +77,15 @@ class DenseColumns(TransformerMixin, BaseEstimator):
         self.columns_: IntArray = np.arange(rows.shape[1])
         if rows.shape[1] > self.max_columns:
             with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that some columns are constant
+                warnings.simplefilter("ignore", UserWarning)  # about constant columns
                 power = np.nan_to_num(f_classif(rows, y)[0], nan=0.0, posinf=np.inf)
             self.columns_ = np.sort(np.argsort(-power, kind="stable")[: self.max_columns])
         return self
 
     def transform(self, X: Any) -> AnyArray:
-        """The chosen columns."""
+        """Return the chosen columns."""
         rows = self._checked(X)[:, self.columns_]
-        dense: AnyArray = rows.toarray() if sp.issparse(rows) else rows
-        return dense
+        return np.asarray(rows.toarray() if sp.issparse(rows) else rows)
 
     def _checked(self, X: Any) -> Any:
         return check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")

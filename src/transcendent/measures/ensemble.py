@@ -1,12 +1,13 @@
 """Disagreement among the members of an ensemble."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier
 from sklearn.utils import _safe_indexing, check_array
 
-from transcendent._utils.arrays import FloatArray
+from transcendent._utils.arrays import FloatArray, count_rows
 from transcendent.errors import MeasureError, NoShortcutError
 from transcendent.measures.base import Measure
 
@@ -27,40 +28,34 @@ class TreeDisagreement(Measure):
     """
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Shares of dissenting votes in [0, 1]."""
+        """Return shares of dissenting votes, in [0, 1]."""
         if not isinstance(estimator, POLLED):
             raise MeasureError(
                 f"{type(estimator).__name__} is not a forest: TreeDisagreement polls the members of "
                 f"{', '.join(kind.__name__ for kind in POLLED)}."
             )
-        poll = _bagging_votes if isinstance(estimator, BaggingClassifier) else _forest_votes
-        return 1.0 - poll(estimator, X) / len(estimator.estimators_)
+        votes = np.zeros((count_rows(X), len(estimator.classes_)))
+        rows = np.arange(len(votes))
+        for codes in _member_codes(estimator, X):
+            votes[rows, np.asarray(codes, dtype=np.intp)] += 1
+        return 1.0 - votes / len(estimator.estimators_)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Shares of dissenting votes among the members that were not fitted on the row."""
+        """Return shares of dissenting votes among the members that were not fitted on the row."""
         if not hasattr(answers, "vote_shares"):
             raise NoShortcutError("there are no left-out votes")
         dissent: FloatArray = 1.0 - answers.vote_shares(X)
         return dissent
 
 
-def _forest_votes(forest: Any, X: Any) -> FloatArray:
+def _member_codes(ensemble: Any, X: Any) -> Iterator[Any]:
+    """Yield the answers of each member, which are positions in the ensemble's ``classes_``."""
+    if isinstance(ensemble, BaggingClassifier):
+        rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
+        for member, features in zip(ensemble.estimators_, ensemble.estimators_features_, strict=True):
+            yield member.predict(_safe_indexing(rows, features, axis=1))
+        return
     # Trees work on float32 rows: convert once, not once per tree.
     rows = check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")
-    votes = np.zeros((rows.shape[0], len(forest.classes_)))
-    for tree in forest.estimators_:
-        _add_votes(votes, tree.predict(rows, check_input=False))
-    return votes
-
-
-def _bagging_votes(bagging: Any, X: Any) -> FloatArray:
-    rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
-    votes = np.zeros((rows.shape[0], len(bagging.classes_)))
-    for member, features in zip(bagging.estimators_, bagging.estimators_features_, strict=True):
-        _add_votes(votes, member.predict(_safe_indexing(rows, features, axis=1)))
-    return votes
-
-
-def _add_votes(votes: FloatArray, predicted: Any) -> None:
-    """Members of these ensembles answer with positions in ``classes_``."""
-    votes[np.arange(len(votes)), np.asarray(predicted, dtype=np.intp)] += 1
+    for tree in ensemble.estimators_:
+        yield tree.predict(rows, check_input=False)

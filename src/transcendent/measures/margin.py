@@ -28,13 +28,13 @@ class Margin(Measure):
     """
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Negated decision values, one column per class."""
+        """Return negated decision values, one column per class."""
         if not hasattr(estimator, "decision_function"):
-            raise MeasureError(f"{type(estimator).__name__} has no decision_function; take another measure.")
+            raise MeasureError(f"{type(estimator).__name__} has no decision_function; use another measure.")
         decision = np.asarray(estimator.decision_function(X), dtype=np.float64)
         if decision.ndim == 1:
             return np.column_stack([decision, -decision])
-        # Three classes have three pairs: the number of columns alone does not tell.
+        # Three classes have three pairs, so the number of columns alone is not enough.
         pairwise = getattr(estimator, "decision_function_shape", "ovr") == "ovo"
         if pairwise or decision.shape[1] != len(estimator.classes_):
             raise MeasureError(
@@ -44,11 +44,11 @@ class Margin(Measure):
         return -decision
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Negated left-out decision values."""
+        """Return negated left-out decision values."""
         return self.scores(answers, X)
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
-        """A linear classifier predicts the class with the highest decision value: no need to ask it twice."""
+        """Return the class with the highest decision value, which is what ``LinearSVC`` predicts."""
         if getattr(type(estimator), "predict", None) is not LinearSVC.predict:
             return None
         if scores.shape[1] == 2:  # ten times faster

@@ -1,4 +1,4 @@
-"""What a neural network's last hidden layer says, judged by a second model."""
+"""A second model on the outputs of a neural network's last hidden layer."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -24,8 +24,8 @@ _ACTIVATIONS: dict[str, Callable[[AnyArray], AnyArray]] = {
 class HiddenLayerSVM(Measure):
     """Margin of an RBF SVM trained on the outputs of the network's last hidden layer.
 
-    The label stays the network's; only the judgement of it is the SVM's. (The paper takes the SVM's Platt
-    probability, which orders objects as its margin does.)
+    The label is still the network's; the SVM only scores it. (The paper uses the SVM's Platt probability,
+    which orders objects as its margin does.)
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class HiddenLayerSVM(Measure):
     C : float
         Penalty of the SVM.
     gamma : float or str
-        Width of its kernel.
+        Kernel coefficient of the SVM.
     max_rows : int
-        The SVM is trained on at most this many rows, drawn at random: its cost grows with their square.
+        Largest number of rows to train the SVM on, drawn at random: its cost grows with their square.
     random_state : int, RandomState or None
-        Seeds that draw.
+        Seed of the draw.
     """
 
     needs_rows = True
@@ -68,14 +68,14 @@ class HiddenLayerSVM(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Negated SVM margins."""
+        """Return negated SVM margins."""
         return Margin().scores(self.svm_, self._outputs(estimator, X))
 
     def _outputs(self, estimator: Any, X: Any) -> Any:
         return (self.hidden or last_hidden_layer)(estimator, X)
 
     def _draw(self, codes: AnyArray) -> AnyArray:
-        """Random rows, at least one of each class."""
+        """Draw random rows, at least one of each class."""
         order = check_random_state(self.random_state).permutation(len(codes))
         first_of_class = np.unique(codes[order], return_index=True)[1]
         rest = np.setdiff1d(np.arange(len(codes)), first_of_class)
@@ -84,7 +84,7 @@ class HiddenLayerSVM(Measure):
 
 
 def last_hidden_layer(mlp: Any, X: Any) -> Any:
-    """Outputs of the last hidden layer of a fitted ``MLPClassifier``."""
+    """Return the outputs of the last hidden layer of a fitted ``MLPClassifier``."""
     if not hasattr(mlp, "coefs_"):
         raise MeasureError(
             f"{type(mlp).__name__} is not a scikit-learn MLP; pass hidden=, a function of (estimator, X) "

@@ -1,4 +1,4 @@
-"""Several classes for a measure that only knows two."""
+"""Two-class measures applied to several classes."""
 
 from typing import Any, Self
 
@@ -11,14 +11,14 @@ from transcendent.measures.names import from_name
 
 
 class OneVsRestMeasure(Measure):
-    """One two-class model and one two-class measure per class; the score for a class comes from its own.
+    """One two-class model and one two-class measure per class; each scores its own class.
 
     Parameters
     ----------
     measure : Measure or str
-        Works on a two-class classifier.
+        A measure for two-class classifiers.
     estimator : classifier or None
-        What is fitted per class; by default a clone of the detector (of a pipeline, its last step).
+        The classifier to fit per class; by default a clone of the detector (of a pipeline, its last step).
     """
 
     needs_rows = True
@@ -40,6 +40,6 @@ class OneVsRestMeasure(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """For each class, the score of "belongs to it" under its own model."""
+        """Return, for each class, the score of "belongs to it" under its own model."""
         pairs = zip(self.estimators_, self.measures_, strict=True)
         return np.column_stack([measure.scores(model, X)[:, 1] for model, measure in pairs])

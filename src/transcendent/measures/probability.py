@@ -1,4 +1,4 @@
-"""What the detector itself says about its certainty, through ``predict_proba``."""
+"""Certainty of the detector itself, by its ``predict_proba``."""
 
 from typing import Any
 
@@ -22,32 +22,28 @@ class Probability(Measure):
     """
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Negated class probabilities."""
-        return -_probabilities(estimator, X)
+        """Return negated class probabilities."""
+        if not hasattr(estimator, "predict_proba"):
+            raise MeasureError(f"{type(estimator).__name__} has no predict_proba; use another measure.")
+        return -np.asarray(estimator.predict_proba(X), dtype=np.float64)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Negated left-out probabilities."""
+        """Return the scores of the left-out probabilities."""
         return self.scores(answers, X)
 
 
-class ProbabilityMargin(Measure):
+class ProbabilityMargin(Probability):
     """Probability of the strongest other class minus that of the class in question."""
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
-        """Differences of class probabilities, in [-1, 1]."""
-        p = _probabilities(estimator, X)
-        first, second = np.argmax(p, axis=1), np.partition(p, -2, axis=1)[:, -2]
-        rows = np.arange(len(p))
-        strongest_other = np.repeat(p[rows, first][:, None], p.shape[1], axis=1)
-        strongest_other[rows, first] = second
-        return strongest_other - p
-
-    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Differences of left-out probabilities."""
-        return self.scores(answers, X)
+        """Return differences of class probabilities, in [-1, 1]."""
+        negated = super().scores(estimator, X)
+        return negated - smallest_of_others(negated)
 
 
-def _probabilities(estimator: Any, X: Any) -> FloatArray:
-    if not hasattr(estimator, "predict_proba"):
-        raise MeasureError(f"{type(estimator).__name__} has no predict_proba; take another measure.")
-    return np.asarray(estimator.predict_proba(X), dtype=np.float64)
+def smallest_of_others(values: FloatArray) -> FloatArray:
+    """Return, for each class, the smallest value in the columns of the other classes."""
+    rows, smallest = np.arange(len(values)), np.argmin(values, axis=1)
+    others = np.repeat(values[rows, smallest][:, None], values.shape[1], axis=1)
+    others[rows, smallest] = np.partition(values, 1, axis=1)[:, 1]
+    return others
