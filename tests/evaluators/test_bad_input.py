@@ -122,8 +122,10 @@ class TestEveryEvaluator:
 
     def test_parameters_that_mean_nothing(self, evaluator):
         for name, value, message in (
-            ("measure", "distance", "measure must be"),
-            ("search", "exact", "search must be"),
+            ("measure", "distance", "there is no measure 'distance'; did you mean 'centroid_distance'"),
+            ("measure", 3, "measure must be"),
+            ("search", "exact", "there is no search 'exact'; there are accuracy, auto"),
+            ("search", 3, "search must be"),
             ("p_value", "exact", "forms"),
             ("calibration_label", "guessed", "calibration_label must be"),
         ):
@@ -325,7 +327,7 @@ class TestACallThatFailsChangesNothing:
     def test_rethreshold(self, evaluator, search):
         fitted = clone(evaluator).fit(X, FLIPPED)
         before, decided = frozen_state(fitted), pickle.dumps(fitted.decide(X))
-        with pytest.raises(ValueError, match=r"max_rejection|constraint|search must be|satisf"):
+        with pytest.raises(ValueError, match=r"max_rejection|constraint|there is no search|satisf"):
             fitted.rethreshold(search)
         assert frozen_state(fitted) == before
         assert pickle.dumps(fitted.decide(X)) == decided
@@ -358,7 +360,7 @@ def test_a_detector_that_loses_rows_is_named():
 def test_rethresholding_takes_what_fitting_takes():
     ice = InductiveEvaluator(DETECTOR, random_state=0).fit(X, y)
     assert ice.rethreshold("auto").search_.objective == "f1"
-    with pytest.raises(ValueError, match="search must be"):
+    with pytest.raises(ValueError, match="there is no search 'exact'"):
         ice.rethreshold("exact")
 
 
@@ -450,7 +452,7 @@ class TestScores:
         vendor = ScoreEvaluator().fit(self.scores, FLIPPED, answers)
         before = frozen_state(vendor)
         for search in (GREEDY, "exact"):
-            with pytest.raises(ValueError, match=r"max_rejection|constraint|search must be|satisf"):
+            with pytest.raises(ValueError, match=r"max_rejection|constraint|there is no search|satisf"):
                 vendor.rethreshold(search)
             assert frozen_state(vendor) == before
 

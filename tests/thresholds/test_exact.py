@@ -71,7 +71,8 @@ def brute_force(search, y, labels, values, n_classes):
     problem = search._problem(y, labels, values[:, None], np.arange(n_classes))
     candidates = [np.unique([0.0, 1.0, *values[labels == c]]) for c in range(n_classes)]
     thresholds = np.array(list(product(*candidates)))[:, None, :]
-    return problem.sign, problem.evaluate(thresholds)[0].max()
+    sign = 1 if problem.objective.higher_is_better else -1
+    return sign, problem.evaluate(thresholds)[0].max()
 
 
 @pytest.mark.parametrize("objective", objectives(), ids=str)

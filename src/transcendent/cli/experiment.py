@@ -1,4 +1,4 @@
-"""What a TOML file describes: data, a split, rejectors; and the library's calls with them."""
+"""An experiment in a TOML file: data, a split, rejectors; and the library's calls with them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,7 +64,7 @@ class Experiment:
 
     @property
     def folder(self) -> Path:
-        """Where a backtest is kept unless told otherwise: beside the file, under its name."""
+        """The default folder of a backtest: beside the file, under its name."""
         return self.settings.path.with_suffix("")
 
     def fit(self, name: str | None, train: str | None) -> tuple[str, Any, Objects]:
@@ -139,7 +139,7 @@ class Experiment:
             )
 
     def notes(self) -> dict[str, Any]:
-        """What whoever decides with an artifact has to know of its rows."""
+        """What deciding with an artifact needs to know of its rows."""
         data = self.settings.table("data")
         return {key: data.values[key] for key in ("id", "features") if isinstance(data.values.get(key), str)}
 

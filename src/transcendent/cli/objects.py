@@ -121,7 +121,7 @@ def _build_search(table: Settings) -> Any:
     inner = table.table("search")
     name, given = inner.get("class", str, "ExactSearch"), fresh(inner.values, "class")
     if name not in _SEARCHES:
-        raise inner.error(f"there is no {name!r}{suggestion(name, _SEARCHES)}", "class")
+        raise inner.error(f"there is no search {name!r}{suggestion(name, _SEARCHES)}", "class")
     if not 0 <= inner.get("max_rejection", (int, float), 0) <= 1:
         raise inner.error("max_rejection is a share between 0 and 1.", "max_rejection")
     with inner.at("objective"):

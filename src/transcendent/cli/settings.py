@@ -1,4 +1,4 @@
-"""What a TOML file asks for, checked key by key; an error names the line and the way out."""
+"""The settings of a TOML file, checked key by key; an error names the line and the way out."""
 
 import re
 import tomllib
@@ -19,25 +19,14 @@ class SettingsError(TranscendentError, ValueError):
 
 
 class UsageError(Exception):
-    """What was asked for on the command line makes no sense."""
+    """The options of a command contradict each other or name something that does not exist."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """One table of a TOML file, and where in the file it is.
 
-    Attributes
-    ----------
-    path : Path
-        The file.
-    text : str
-        What it says.
-    values : dict
-        The keys and values of this table.
-    keys : tuple of str
-        The keys that lead to this table.
-    occurrence : int
-        Which one, of a list of tables.
+    ``keys`` lead to this table; of a list of tables it is the one at position ``occurrence``.
     """
 
     path: Path

@@ -109,17 +109,25 @@ class _OfSubset(Metric):
         return kept if self.of == "kept" else rejected
 
 
-@dataclass(frozen=True, repr=False)
-class _OfClass(_OfSubset, Ratio):
-    """A ratio about one class: ``pos_label``, by default the second of two."""
-
-    pos_label: Any = None
-    of: Subset = "kept"
+class _SubsetRatio(_OfSubset, Ratio):
+    """A ratio of the counts of one subset."""
 
     @staticmethod
     @abstractmethod
     def ratio(tally: Tally) -> Parts:
-        """Numerator and denominator of each class in the tally."""
+        """Numerator and denominator, from the counts alone."""
+
+    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
+        """Those of the subset."""
+        return self.ratio(self._chosen(kept, rejected))
+
+
+@dataclass(frozen=True, repr=False)
+class _OfClass(_SubsetRatio):
+    """A ratio about one class: ``pos_label``, by default the second of two."""
+
+    pos_label: Any = None
+    of: Subset = "kept"
 
     def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:
         """Those of the class."""
@@ -163,19 +171,19 @@ class Recall(_OfClass):
 
 
 @dataclass(frozen=True, repr=False)
-class Accuracy(_OfSubset, Ratio):
+class Accuracy(_SubsetRatio):
     """Share of right answers."""
 
     of: Subset = "kept"
 
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
+    @staticmethod
+    def ratio(tally: Tally) -> Parts:
         """Right answers over all."""
-        tally = self._chosen(kept, rejected)
         return tally.correct.sum(axis=-1), tally.actual.sum(axis=-1)
 
 
 @dataclass(frozen=True, repr=False)
-class Error(_OfSubset, Ratio):
+class Error(_SubsetRatio):
     """Share of wrong answers."""
 
     of: Subset = "kept"
@@ -190,10 +198,6 @@ class Error(_OfSubset, Ratio):
         """Wrong answers over all."""
         total = tally.actual.sum(axis=-1)
         return total - tally.correct.sum(axis=-1), total
-
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
-        """Those of the subset."""
-        return self.ratio(self._chosen(kept, rejected))
 
 
 @dataclass(frozen=True, repr=False)

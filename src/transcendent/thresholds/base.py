@@ -76,9 +76,8 @@ class SearchResult:
         return self.gap is not None and self.gap <= 1e-9
 
     def __repr__(self) -> str:
-        reached = (
-            "a rule" if self.objective is None else f"{self.objective} = {self.value:.4g}, {self._proof()}"
-        )
+        optimised = f"{self.objective} = {self.value:.4g}, {self._proof()}"
+        reached = "a rule" if self.objective is None else optimised
         given = [("credibility", self.credibility_thresholds), ("confidence", self.confidence_thresholds)]
         thresholds = "; ".join(
             f"{name} >= {abbreviate(values.round(4))}" for name, values in given if values.any()
@@ -97,13 +96,13 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class Problem:
-    """A calibration set, reduced to counts, with an objective and constraints."""
+    """A calibration set, reduced to counts, with an objective and constraints; a rule has neither."""
 
     counts: Counts
     classes: AnyArray
     on: On
-    objective: Metric
-    constraints: tuple[Constraint, ...]
+    objective: Metric | None = None
+    constraints: tuple[Constraint, ...] = ()
 
     def evaluate(self, thresholds: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
         """Of each trial: how good it is (-inf if not allowed), how many it keeps, its constraints' values.
@@ -118,23 +117,32 @@ class Problem:
             values = constraint.metric.value(kept, rejected, self.classes)
             reached[i] = np.where(allowed, values, np.nan)
             allowed = allowed & constraint.satisfied(kept, rejected, self.classes)
-        goodness = self.sign * self.objective.value(kept, rejected, self.classes)
-        return (
-            np.where(allowed & ~np.isnan(goodness), goodness, -np.inf),
-            kept.actual.sum(axis=-1),
-            reached,
-        )
+        assert self.objective is not None
+        value = self.objective.value(kept, rejected, self.classes)
+        goodness = value if self.objective.higher_is_better else -value
+        goodness = np.where(allowed & ~np.isnan(goodness), goodness, -np.inf)
+        return goodness, kept.actual.sum(axis=-1), reached
 
     def result(self, thresholds: FloatArray, bound: float | None = None, trials: int = 0) -> SearchResult:
-        """What (values, classes) thresholds promise."""
-        return promise(
-            self.counts, self.classes, self.on, thresholds, self.objective, bound=bound, trials=trials
-        )
+        """What (values, classes) thresholds promise: what they keep and reject in calibration."""
+        # A class that was never predicted offers no evidence to reject on.
+        thresholds = np.where(self.counts.total.predicted > 0, thresholds, 0.0)
+        kept = self.counts.kept(thresholds[None])
+        rejected = self.counts.total - kept
 
-    @property
-    def sign(self) -> int:
-        """1 if the objective is maximised, -1 if it is minimised."""
-        return 1 if self.objective.higher_is_better else -1
+        def value(metric: Metric | None) -> float:
+            return float("nan") if metric is None else float(metric.value(kept, rejected, self.classes)[0])
+
+        off = np.zeros(len(self.classes))
+        return SearchResult(
+            credibility_thresholds=off if self.on == "confidence" else thresholds[0],
+            confidence_thresholds=off if self.on == "credibility" else thresholds[-1],
+            objective=self.objective,
+            value=value(self.objective),
+            bound=bound,
+            rejection_rate=value(RejectionRate()),
+            trials=trials,
+        )
 
 
 @dataclass
@@ -200,8 +208,8 @@ class Search(BaseEstimator, ABC):
         y, labels : arrays of shape (n,)
             True labels, and the detector's answers.
         credibility, confidence : arrays of shape (n,)
-            Of the calibration objects; only what ``on`` names is needed. Where it is NaN (the only member
-            of its class, with nobody to be compared with) the object counts as kept by any threshold.
+            Of the calibration objects; only what ``on`` names is needed. An object whose value is NaN (the
+            only member of its class, with nothing to compare) is kept by any threshold.
         classes : array or None
             All labels there are, in order; by default those that occur.
         """
@@ -213,7 +221,7 @@ class Search(BaseEstimator, ABC):
     def find_coded(
         self, actual: IntArray, predicted: IntArray, credibility: Any, confidence: Any, *, classes: AnyArray
     ) -> SearchResult:
-        """`find`, of labels as positions in ``classes``, which may be memory-mapped as the values may."""
+        """`find`, of labels as positions in ``classes``."""
         if self.on not in get_args(On):
             raise ValueError(f"on must be one of {get_args(On)}, not {self.on!r}.")
         values = _values(self.on, credibility, confidence)
@@ -277,34 +285,6 @@ def parse_constraint(text: str) -> Constraint:
         raise ValueError(f"{text!r} is not a constraint such as 'recall >= 0.9' or 'rejection_rate <= 10%'.")
     metric, bound = resolve_metric(found[1]), float(found[3]) / (100 if found[4] else 1)
     return metric >= bound if found[2] == ">=" else metric <= bound
-
-
-def promise(
-    counts: Counts,
-    classes: AnyArray,
-    on: On,
-    thresholds: FloatArray,
-    objective: Metric | None,
-    *,
-    bound: float | None = None,
-    trials: int = 0,
-) -> SearchResult:
-    """The result for (values, classes) thresholds: what they keep and reject in calibration."""
-    # Nobody was predicted as such a class: there is no evidence to reject on.
-    thresholds = np.where(counts.total.predicted > 0, thresholds, 0.0)
-    kept = counts.kept(thresholds[None])
-    rejected = counts.total - kept
-    off = np.zeros(len(classes))
-    value = float("nan") if objective is None else float(objective.value(kept, rejected, classes)[0])
-    return SearchResult(
-        credibility_thresholds=off if on == "confidence" else thresholds[0],
-        confidence_thresholds=off if on == "credibility" else thresholds[-1],
-        objective=objective,
-        value=value,
-        bound=bound,
-        rejection_rate=float(RejectionRate().value(kept, rejected, classes)[0]),
-        trials=trials,
-    )
 
 
 def infeasible(problem: Problem, reached: Iterable[float], how: str) -> InfeasibleError:

@@ -1,14 +1,11 @@
 """Counts of kept objects as a function of the thresholds, without touching the objects again."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.metrics.ratios import Tally
-
-_CHUNK = 1 << 22
 
 
 class Counts(ABC):
@@ -108,79 +105,28 @@ def count(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: 
 def boundary_counts(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> LevelCounts:
     """Counts at the lowest, the highest and every incorrect answer's value, and at the next value above each.
 
-    They are all the thresholds worth trying where a correct answer more never hurts. Only incorrect answers
-    are held in memory, and sorted; the correct ones, which may be memory-mapped, pass by in chunks. An object
-    whose value is NaN is kept by any threshold.
+    They are all the thresholds worth trying where a correct answer more never hurts. An object whose value
+    is NaN is kept by any threshold.
     """
-    survey = _survey(predicted, actual, values, n_classes)
-    boundaries = [_Boundaries(c, survey) for c in range(n_classes)]
-    for rows in chunks(len(values), _CHUNK):
-        part, answers = _known(values[rows]), predicted[rows]
-        right = answers == actual[rows]
-        for c, boundary in enumerate(boundaries):
-            boundary.pass_by(np.sort(part[right & (answers == c)]))
-    levels, suffix = zip(*(boundary.steps() for boundary in boundaries), strict=True)
-    return LevelCounts(list(levels), list(suffix), Tally.of(survey.confusion.T))
+    values = _known(values)
+    rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
+    steps = [_boundaries(c, values[rows], actual[rows], n_classes) for c, rows in enumerate(rows_of)]
+    levels, suffix = zip(*steps, strict=True)
+    return LevelCounts(list(levels), list(suffix), margins(predicted, actual, n_classes))
 
 
-@dataclass(frozen=True)
-class _Survey:
-    """The incorrect answers, and of every predicted class the true labels and the range of values."""
-
-    predicted: IntArray
-    actual: IntArray
-    values: FloatArray
-    confusion: AnyArray
-    lowest: FloatArray
-    highest: FloatArray
-
-
-def _survey(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> _Survey:
-    confusion = np.zeros((n_classes, n_classes), dtype=np.intp)
-    lowest, highest = np.full(n_classes, np.inf), np.full(n_classes, -np.inf)
-    wrong: list[tuple[AnyArray, ...]] = []
-    for rows in chunks(len(values), _CHUNK):
-        answers, truth, part = predicted[rows].astype(np.intp), actual[rows], _known(values[rows])
-        cells = np.bincount(answers * n_classes + truth, minlength=n_classes * n_classes)
-        confusion += cells.reshape(n_classes, n_classes)
-        np.minimum.at(lowest, answers, part)
-        np.maximum.at(highest, answers, part)
-        missed = answers != truth
-        wrong.append((answers[missed], truth[missed], part[missed]))
-    answers, truth, part = (np.concatenate(column) for column in zip(*wrong, strict=True))
-    return _Survey(answers, truth, part, confusion, lowest, highest)
-
-
-class _Boundaries:
-    """The counts of one predicted class at and right above some probes, from sorted chunks of its objects."""
-
-    def __init__(self, c: int, survey: _Survey) -> None:
-        rows = np.flatnonzero(survey.predicted == c)
-        n_classes = len(survey.confusion)
-        self.c = c
-        self.wrong_levels, self.wrong = _cumulate(survey.values[rows], survey.actual[rows], n_classes)
-        ends = [survey.lowest[c], survey.highest[c]] if survey.confusion[c].any() else []
-        self.probes = np.unique(np.concatenate([self.wrong_levels, ends, [np.inf]]))
-        self.at_least, self.above = (np.zeros(len(self.probes), dtype=np.intp) for _ in range(2))
-        self.next = np.full(len(self.probes), np.inf)
-
-    def pass_by(self, correct: FloatArray) -> None:
-        """Take in the sorted values of some correct answers."""
-        beyond = np.searchsorted(correct, self.probes, side="right")
-        self.at_least += len(correct) - np.searchsorted(correct, self.probes)
-        self.above += len(correct) - beyond
-        self.next = np.minimum(self.next, np.append(correct, np.inf)[beyond])
-
-    def steps(self) -> tuple[FloatArray, AnyArray]:
-        """Levels, and the counts from each up; those from infinity up are the zeros at the end."""
-        beyond = np.searchsorted(self.wrong_levels, self.probes, side="right")
-        at = self.wrong[np.searchsorted(self.wrong_levels, self.probes)]
-        after = self.wrong[beyond]
-        at[:, self.c] += self.at_least
-        after[:, self.c] += self.above
-        following = np.minimum(self.next, np.append(self.wrong_levels, np.inf)[beyond])
-        levels, first = np.unique(np.concatenate([self.probes, following]), return_index=True)
-        return levels[:-1], np.concatenate([at, after])[first]
+def _boundaries(c: int, values: FloatArray, actual: IntArray, n_classes: int) -> tuple[FloatArray, AnyArray]:
+    """Of the objects predicted c: the boundaries, and the counts from each up, the last from infinity up."""
+    wrong = actual != c
+    correct = np.sort(values[~wrong])
+    wrong_levels, suffix = _cumulate(values[wrong], actual[wrong], n_classes)
+    ends = [values.min(), values.max()] if len(values) else []
+    probes = np.unique(np.concatenate([wrong_levels, ends]))
+    above = (np.append(v, np.inf)[np.searchsorted(v, probes, side="right")] for v in (correct, wrong_levels))
+    levels = np.unique(np.concatenate([probes, np.minimum(*above), [np.inf]]))
+    counts = suffix[np.searchsorted(wrong_levels, levels)]
+    counts[:, c] += len(correct) - np.searchsorted(correct, levels)
+    return levels[:-1], counts
 
 
 def _known(values: FloatArray) -> FloatArray:
@@ -189,18 +135,10 @@ def _known(values: FloatArray) -> FloatArray:
 
 
 def _cumulate(values: FloatArray, actual: IntArray, n_classes: int) -> tuple[FloatArray, AnyArray]:
-    if len(values) == 0:
-        return values, np.zeros((1, n_classes), dtype=np.intp)
-    order = np.argsort(values)
-    ordered = values[order]
-    first = np.empty(len(ordered), dtype=bool)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    level = np.cumsum(first) - 1
-    n_levels = int(level[-1]) + 1
-    at_level = np.bincount(level * n_classes + actual[order], minlength=(n_levels + 1) * n_classes)
-    suffix = at_level.reshape(n_levels + 1, n_classes)[::-1].cumsum(axis=0)[::-1]
-    return ordered[first], suffix
+    """The distinct values in order, and the counts by true class from each up; the last, of none, is zero."""
+    levels, level = np.unique(values, return_inverse=True)
+    at_level = np.bincount(level * n_classes + actual, minlength=(len(levels) + 1) * n_classes)
+    return levels, at_level.reshape(-1, n_classes)[::-1].cumsum(axis=0)[::-1]
 
 
 def margins(predicted: IntArray, actual: IntArray, n_classes: int) -> Tally:

@@ -41,7 +41,7 @@ class ExactSearch(ConstrainedSearch):
 
     With two classes the result is certified. With more, ``result.gap`` tells how far from the best it can
     be at most; 0 is a proof. Best means best of thresholds from 0 to 1, none of which rejects an answer whose
-    credibility is 1. ``MacroF1`` is no ratio of sums: it is improved class by class, unproven.
+    credibility is 1. ``MacroF1`` is not a ratio of sums: it is improved class by class, without proof.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fr
 
 
 def _start(problem: Problem, constraints: Sequence[Constraint], monotone: Sequence[bool]) -> list[list[int]]:
-    """What is best for the one constraint that is no limit on rejection, under those that are."""
+    """The best choice for the one constraint that does not limit rejection, under those that do."""
     if all(monotone):
         return []
     hard = constraints[monotone.index(False)]

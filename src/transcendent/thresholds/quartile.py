@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
-from transcendent.thresholds.base import On, Search, SearchResult, promise
+from transcendent.thresholds.base import On, Problem, Search, SearchResult
 from transcendent.thresholds.counts import count
 
 Statistic = Literal["q1", "median", "q3", "mean"]
@@ -59,8 +59,7 @@ class QuartileSearch(Search):
             members = members[~np.isnan(members).any(axis=1)]
             if len(members):
                 thresholds[:, c] = self._statistic(members)
-        counts = count(predicted, actual, values, len(classes))
-        return promise(counts, classes, self.on, thresholds, None)
+        return Problem(count(predicted, actual, values, len(classes)), classes, self.on).result(thresholds)
 
     def _statistic(self, members: FloatArray) -> AnyArray:
         if self.statistic == "mean":

@@ -99,16 +99,16 @@ def prefix_maxima(gains: AnyArray, worth: AnyArray, lengths: AnyArray, least: An
     by_rank = np.argsort(ranks, kind="stable")
     out = np.full(len(lengths), _NONE)
     for level in range(depth + 1):
-        asked = np.flatnonzero(lengths >> level & 1)
-        if len(asked) == 0:
+        queries = np.flatnonzero(lengths >> level & 1)
+        if len(queries) == 0:
             continue
         order = by_rank[np.argsort(by_rank >> level, kind="stable")]
         running = np.maximum.accumulate(gains[order].reshape(-1, 1 << level), axis=1).ravel()
         keys = (order >> level) * n_ranks + ranks[order]
-        block = (lengths[asked] >> level) - 1
-        position = np.searchsorted(keys, block * n_ranks + needed[asked]) - 1
+        block = (lengths[queries] >> level) - 1
+        position = np.searchsorted(keys, block * n_ranks + needed[queries]) - 1
         inside = position >= block << level
-        hits = asked[inside]
+        hits = queries[inside]
         out[hits] = np.maximum(out[hits], running[position[inside]])
     return out
 
