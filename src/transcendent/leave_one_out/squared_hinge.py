@@ -1,6 +1,5 @@
 """Squared hinge loss: the solution of a linear SVM, and how decision values respond to weights of rows."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,10 @@ MAX_CROSSED = 1 << 28
 
 MAX_CURVATURE = 1e11
 """Largest trace of the Hessian of the loss: beyond it, double precision does not give 1e-6 of a score."""
+
+_TOO_CURVED = (
+    "C times the squared rows is so large that rounding errors would show: scale the features or lower C"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
     value = problem.value(w, f)
     while True:
         inside = problem.target * f < 1
-        curvature = _curvature(problem.take(inside))
+        curvature = Curvature(problem.take(inside))
         best = curvature.minimiser(w)
         f_best = problem.X @ best
         if np.array_equal(problem.target * f_best < 1, inside):
@@ -78,11 +81,23 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
         w, f = trial, f_trial
 
 
-class Curvature(ABC):
-    """H = I + Xᵀ diag(weight) X over the rows inside the margin, by the factor of a matrix."""
+class Curvature:
+    """H = I + Xᵀ diag(weight) X over the rows inside the margin, with the factor of a matrix.
 
-    def __init__(self, rows: Problem, weight: FloatArray, matrix: FloatArray) -> None:
-        self.X, self.target, self.weight = rows.X, rows.target, weight
+    For few columns (``primal``) H itself is factored. For few rows it is A⁻¹ = X Xᵀ + diag(1 / weight), from
+    which H⁻¹ = I - Xᵀ A X.
+    """
+
+    def __init__(self, rows: Problem) -> None:
+        self.X, self.target, self.weight = rows.X, rows.target, rows.cost * rows.copies
+        n, width = rows.X.shape
+        self.primal = width <= n
+        too_large = f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}"
+        refuse_if(min(n, width) > MAX_ORDER, too_large)
+        refuse_if(np.sum(self.weight * row_norms(rows.X, squared=True)) > MAX_CURVATURE, _TOO_CURVED)
+        scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X if self.primal else None
+        matrix = dense(self.X @ self.X.T if scaled is None else scaled.T @ scaled)
+        matrix[np.diag_indices_from(matrix)] += 1.0 if self.primal else 1.0 / self.weight
         self.factor = linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
 
     @cached_property
@@ -97,66 +112,37 @@ class Curvature(ABC):
         One step is enough in exact arithmetic; the others repair rounding, which a large cost magnifies.
         """
         for _ in range(3):
-            w = w - self.solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
+            w = w - self._solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
         return w
 
-    @abstractmethod
-    def solve(self, vector: FloatArray) -> FloatArray:
-        """H⁻¹ times a vector."""
-
-    @abstractmethod
     def kernel(self, X: Any) -> "Kernel":
         """K = X H⁻¹ Xᵀ of all rows, those inside the margin first."""
+        return _PrimalKernel(self, X) if self.primal else _DualKernel(self, X)
 
-
-class _Primal(Curvature):
-    """For few columns: H itself is factored."""
-
-    def __init__(self, rows: Problem, weight: FloatArray) -> None:
-        scaled = sp.diags_array(np.sqrt(weight)) @ rows.X
-        matrix = dense(scaled.T @ scaled)
-        matrix[np.diag_indices_from(matrix)] += 1.0
-        super().__init__(rows, weight, matrix)
-
-    def solve(self, vector: FloatArray) -> FloatArray:
-        return np.asarray(linalg.cho_solve((self.factor, True), vector, check_finite=False))
-
-    def kernel(self, X: Any) -> "Kernel":
-        return _PrimalKernel(self, X)
+    def _solve(self, vector: FloatArray) -> FloatArray:
+        """H⁻¹ times a vector."""
+        right = vector if self.primal else self.X @ vector
+        solved = linalg.cho_solve((self.factor, True), right, check_finite=False)
+        return np.asarray(solved if self.primal else vector - self.X.T @ solved)
 
 
 class _PrimalKernel:
-    """K between rows and columns, and its diagonal ``squares``."""
+    """K from H⁻¹; ``squares`` is its diagonal."""
 
-    def __init__(self, curvature: _Primal, X: Any) -> None:
+    def __init__(self, curvature: Curvature, X: Any) -> None:
         self.X, self.inverse = X, curvature.inverse
         self.squares = _quadratic_forms(X, self.inverse)
 
     def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """K between rows and columns."""
         solved = np.ascontiguousarray((self.X[rows] @ self.inverse).T)
         return _transposed_product(self.X[columns], solved)
-
-
-class _Dual(Curvature):
-    """For few rows inside the margin: A⁻¹ = X Xᵀ + diag(1 / weight) is factored; H⁻¹ = I - Xᵀ A X."""
-
-    def __init__(self, rows: Problem, weight: FloatArray) -> None:
-        matrix = dense(rows.X @ rows.X.T)
-        matrix[np.diag_indices_from(matrix)] += 1.0 / weight
-        super().__init__(rows, weight, matrix)
-
-    def solve(self, vector: FloatArray) -> FloatArray:
-        inner = linalg.cho_solve((self.factor, True), self.X @ vector, check_finite=False)
-        return np.asarray(vector - self.X.T @ inner)
-
-    def kernel(self, X: Any) -> "Kernel":
-        return _DualKernel(self, X)
 
 
 class _DualKernel:
     """K from A: known between rows inside the margin, computed at once across it, row by row outside it."""
 
-    def __init__(self, curvature: _Dual, X: Any) -> None:
+    def __init__(self, curvature: Curvature, X: Any) -> None:
         self.inverse, self.weight, self.inside = curvature.inverse, curvature.weight, curvature.X
         self.outside = X[len(self.weight) :]
         self.inside_t, self.outside_t = (
@@ -173,6 +159,7 @@ class _DualKernel:
         self.squares = np.concatenate([own, self._outer_squares()])
 
     def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """K between rows and columns, each with those inside the margin first."""
         n, kernel = len(self.weight), np.empty((len(rows), len(columns)))
         r, c = np.count_nonzero(rows < n), np.count_nonzero(columns < n)
         kernel[:r, :c] = self._within(rows[:r], columns[:c])
@@ -211,18 +198,6 @@ class _DualKernel:
 
 
 Kernel = _PrimalKernel | _DualKernel
-
-
-def _curvature(rows: Problem) -> Curvature:
-    n, width = rows.X.shape
-    too_large = f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}"
-    refuse_if(min(n, width) > MAX_ORDER, too_large)
-    weight = rows.cost * rows.copies
-    refuse_if(
-        np.sum(weight * row_norms(rows.X, squared=True)) > MAX_CURVATURE,
-        "C times the squared rows is so large that rounding errors would show: scale the features or lower C",
-    )
-    return _Primal(rows, weight) if width <= n else _Dual(rows, weight)
 
 
 class RowCache:
