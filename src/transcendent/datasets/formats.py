@@ -215,7 +215,7 @@ def _check_hashes(inner: list[Any], outer: list[Any], X_path: str | Path, meta_p
 def _as_binary(labels: list[Any], path: str | Path) -> IntArray:
     strangers = [label for label in labels if label not in (0, 1)]
     if strangers:
-        raise ValueError(f"{path} must have the labels 0 and 1 alone, got {strangers[0]!r}.")
+        raise ValueError(f"{path} must have only the labels 0 and 1, got {strangers[0]!r}.")
     return np.array(labels, dtype=np.intp)
 
 
@@ -226,9 +226,8 @@ def _parse_times(texts: Sequence[str], pattern: str, unit: str, path: str | Path
         try:
             parsed[text] = datetime.strptime(text.replace(" ", "T"), pattern)
         except ValueError:
-            raise ValueError(
-                f"{path}: object {texts.index(text)} has no date that can be read: {text!r}."
-            ) from None
+            where = f"{path}: object {texts.index(text)}"
+            raise ValueError(f"{where} has no date that can be read: {text!r}.") from None
     return np.array([parsed[text] for text in texts], dtype=f"datetime64[{unit}]")
 
 
@@ -242,13 +241,12 @@ def _map_features(folder: Path, subset: str, width: int) -> tuple[AnyArray, IntA
     if X_path.stat().st_size != expected:
         raise ValueError(
             f"{X_path} has {X_path.stat().st_size} bytes, but {n_rows} labels in {y_path.name} with {width} "
-            f"features each need {expected}: it is cut off, or width is another."
+            f"features each need {expected}: the file is cut off, or width is wrong."
         )
     labels = np.fromfile(y_path, dtype="<f4")
     if not np.isin(labels, (-1, 0, 1)).all():
-        raise ValueError(
-            f"{y_path} must have the labels -1, 0 and 1 alone, got {np.unique(labels)[:5].tolist()}."
-        )
+        found = np.unique(labels)[:5].tolist()
+        raise ValueError(f"{y_path} must have only the labels -1, 0 and 1, got {found}.")
     return np.memmap(X_path, dtype="<f4", mode="r", shape=(n_rows, width)), labels.astype(np.intp)
 
 

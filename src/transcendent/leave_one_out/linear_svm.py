@@ -131,11 +131,11 @@ class _Removals:
         may_cross |= crossed
         kept = np.flatnonzero(may_cross[todo].any(axis=0))
         near, K, crossed = near[kept], K[:, kept], crossed[:, kept]
-        table = RowCache((len(near), len(near)), lambda some: self.kernel.part(near[some], near))
+        cache = RowCache((len(near), len(near)), lambda some: self.kernel.part(near[some], near))
         for _ in range(_PATIENCE):
             unsettled = [todo[:0]]
             for some in _similar_sizes(todo, crossed):
-                systems = _Systems(self, rows[some], K[some], crossed[some], near, table)
+                systems = _Systems(self, rows[some], K[some], crossed[some], near, cache)
                 values[some], moved[some] = systems.own_value(), systems.moved(pull[some])
                 now = self._crossed(rows[some], near, systems.values())
                 unsettled.append(some[(now != crossed[some]).any(axis=1)])
@@ -175,17 +175,17 @@ class _Systems:
         K: FloatArray,
         crossed: BoolArray,
         near: IntArray,
-        table: RowCache,
+        cache: RowCache,
     ) -> None:
         problem = removals.problem
-        self.K, self.table, self.f, self.f_own = K, table, removals.f[near], removals.f[rows]
+        self.K, self.cache, self.f, self.f_own = K, cache, removals.f[near], removals.f[rows]
         weight, others = problem.cost[rows].copy(), crossed.copy()
         which, where = _positions(rows, near)
         gone = crossed[which, where]  # the copies of such a row leave the margin with it
         weight[which[gone]] *= problem.copies[rows[which[gone]]]
         others[which, where] = False
         union = np.flatnonzero(others.any(axis=0))
-        between, places = table.part(union, union), table.places(union)
+        between, places = cache.part(union, union), cache.places(union)
         self.system, column = np.nonzero(others[:, union])
         count = np.bincount(self.system, minlength=len(rows))
         self.slot = 1 + np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count)
@@ -223,9 +223,9 @@ class _Systems:
         """Decision values of the near rows."""
         spread = sp.csr_array(
             (self.e[self.system, self.slot], (self.system, self.place)),
-            shape=(len(self.e), len(self.table.rows)),
+            shape=(len(self.e), len(self.cache.rows)),
         )
-        f = spread @ self.table.rows
+        f = spread @ self.cache.rows
         f += self.e[:, :1] * self.K
         f += self.f
         return np.asarray(f)

@@ -95,8 +95,11 @@ class Curvature:
         too_large = f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}"
         refuse_if(min(n, width) > MAX_ORDER, too_large)
         refuse_if(np.sum(self.weight * row_norms(rows.X, squared=True)) > MAX_CURVATURE, _TOO_CURVED)
-        scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X if self.primal else None
-        matrix = dense(self.X @ self.X.T if scaled is None else scaled.T @ scaled)
+        if self.primal:
+            scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X
+            matrix = dense(scaled.T @ scaled)
+        else:
+            matrix = dense(self.X @ self.X.T)
         matrix[np.diag_indices_from(matrix)] += 1.0 if self.primal else 1.0 / self.weight
         self.factor = linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
 

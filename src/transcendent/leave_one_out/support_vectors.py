@@ -47,12 +47,13 @@ def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
     If no row is on the margin the intercept is not unique. The middle of its range is taken, as libsvm does
     unless rounding keeps a coefficient from its bound.
     """
-    rows, codes = shared.rows_and_codes(svm, X, y)
     n_classes = len(svm.classes_)
     several = n_classes > 2
     unsupported = several and svm.decision_function_shape != "ovr"
     refuse_if(unsupported, "SVC has one for decision_function_shape='ovr'")
-    kernel, costs = _kernel(svm), shared.class_costs(svm, y)[codes]
+    kernel, of_class = _kernel(svm), shared.class_costs(svm, y)
+    rows, codes = shared.rows_and_codes(svm, X, y)  # only now: with other kernels rows need not be numbers
+    costs = of_class[codes]
     pairs = list(combinations(range(n_classes), 2))
     fitted = _pairwise_values(svm, rows)
     values = np.empty((len(codes), len(pairs)))
