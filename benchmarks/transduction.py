@@ -254,7 +254,7 @@ def exactness() -> None:
         (ExtraTreesClassifier(random_state=0, **forest), X, ExtraTreesClassifier(random_state=1, **forest)),
     ]
     print(
-        "| detector | declared | error of scores, in deviations of them | mean ǀΔpǀ | max ǀΔpǀ | "
+        "| detector | declared | error of scores, in standard deviations | mean ǀΔpǀ | max ǀΔpǀ | "
         "refits with another seed: mean, max ǀΔpǀ |"
     )
     print("|---|---|---|---|---|---|")

@@ -27,7 +27,7 @@ from sklearn.utils.fixes import parse_version
 from transcendent import TransductiveEvaluator
 from transcendent._utils.estimators import see_through
 from transcendent.errors import CalibrationWarning, NoShortcutError
-from transcendent.leave_one_out import least_squares, logistic, support_path, support_vectors
+from transcendent.leave_one_out import least_squares, logistic, shared, support_path, support_vectors
 from transcendent.leave_one_out.registry import SHORTCUTS
 from transcendent.measures import (
     CentroidDistance,
@@ -616,7 +616,7 @@ def lose_the_path(path, row, change):
     [
         (support_path.Path, "leave", lose_the_path),
         (support_path, "_MAX_SWAPPED", 2),
-        (support_path, "_BLOCK_BYTES", 10_000),
+        (shared, "_LARGE", 1_250),
         (support_path, "MAX_BYTES", 150_000),
     ],
     ids=["paths lost", "tableau rebuilt", "few rows at once", "few columns kept"],

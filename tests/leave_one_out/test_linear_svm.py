@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from transcendent._utils.arrays import group_equal_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out import linear_svm, squared_hinge
+from transcendent.leave_one_out import linear_svm, shared, squared_hinge
 
 X, y = make_classification(300, 30, n_informative=10, flip_y=0.1, random_state=0)
 WIDE = sp.random(150, 400, density=0.05, random_state=0, format="csr")
@@ -26,7 +26,7 @@ def decisions(X, y, C=1.0):
 @pytest.mark.parametrize("rows", [(X, y), (WIDE, WIDE_Y)], ids=["primal", "dual"])
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(linear_svm, "_PATIENCE", 0), (linear_svm, "_BLOCK", 40), (squared_hinge, "_BLOCK", 40)],
+    [(linear_svm, "_PATIENCE", 0), (shared, "_LARGE", 40)],
 )
 def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows, owner, name, value):
     expected = decisions(*rows)

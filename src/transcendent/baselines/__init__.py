@@ -1,4 +1,4 @@
-"""What rejection was done with before: rejectors to compare an evaluator with."""
+"""Earlier rejection methods, for comparison with an evaluator."""
 
 from transcendent.baselines.cp_reject import CPReject
 from transcendent.baselines.droidevolver import DroidEvolver

@@ -1,4 +1,4 @@
-"""What baselines around a detector share: the fit and the calibration objects of an inductive evaluator."""
+"""The fit that baselines around a detector share: that of an inductive evaluator."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from transcendent.thresholds.exact import ExactSearch
 
 
 class CalibratedBaseline(DetectorWrapper):
-    """A rejector that splits, fits and calibrates as `InductiveEvaluator` does, and judges in its own way."""
+    """A rejector that splits, fits and calibrates as `InductiveEvaluator` does, with decisions of its own."""
 
     calibration_size: float
     random_state: Any
@@ -24,18 +24,19 @@ class CalibratedBaseline(DetectorWrapper):
         return self.evaluator_.estimator_
 
     def _calibrate(self, X: Any, y: Any, times: Any, *, measure: Any, p_value: Form = "paper") -> None:
-        keep_all = ExactSearch("rejection_rate", max_rejection=None)
-        for name in ("evaluator_", "classes_", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
+        """Fit the evaluator and take over its attributes; a fit that fails leaves no old ones behind."""
+        of_evaluator = ("classes_", "n_features_in_", "feature_names_in_")
+        for name in ("evaluator_", *of_evaluator):
+            self.__dict__.pop(name, None)
         evaluator = InductiveEvaluator(
             self.estimator,
             measure=measure,
-            search=keep_all,
+            search=ExactSearch("rejection_rate", max_rejection=None),
             calibration_size=self.calibration_size,
             p_value=p_value,
             random_state=self.random_state,
         ).fit(X, y, times=times)
-        for name in ("classes_", "n_features_in_", "feature_names_in_"):
+        for name in of_evaluator:
             if hasattr(evaluator, name):
                 setattr(self, name, getattr(evaluator, name))
         self.evaluator_ = evaluator

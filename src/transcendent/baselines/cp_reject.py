@@ -1,4 +1,4 @@
-"""CP-Reject: a conformal classifier that keeps as many answers as a number of expected errors allows."""
+"""CP-Reject: a conformal classifier that keeps the answers a number of expected errors allows."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -17,20 +17,19 @@ class CPReject(CalibratedBaseline):
     """Keeps the most confident answers of a batch while at most k of them are expected to be wrong.
 
     After Linusson et al. (2018). Unlike an evaluator it answers itself, with the class of the largest
-    p-value, and it judges a batch as a whole, afterwards. The confidence of an object is one minus its second
-    largest p-value; if the n objects of the batch are exchangeable with the calibration objects, at most n ·
-    (1 − c) of those whose confidence is at least c are expected to be wrong.
+    p-value, and judges a batch as a whole. The confidence of an object is one minus its second largest
+    p-value. If the n objects of the batch are exchangeable with the calibration objects, at most n · (1 − c)
+    of those with a confidence of at least c are expected to be wrong.
 
     Parameters
     ----------
     estimator : classifier
-        What the p-values come from, fitted and calibrated as by `InductiveEvaluator`.
+        The source of the p-values, fitted and calibrated as by `InductiveEvaluator`.
     max_errors : float or None
-        k: keep the largest set expected to hold no more errors. None sets k for each batch so that
-        ``rejection_rate`` is rejected.
+        k: the largest set expected to hold at most k errors is kept. None rejects ``rejection_rate``.
     rejection_rate : float
-        Share of every batch to reject where ``max_errors`` is None. Between equally confident objects
-        credibility decides; objects that tie in both with the last one kept are kept too.
+        Share of every batch to reject if ``max_errors`` is None. Credibility orders equally confident
+        objects; objects that tie in both with the last one kept are kept too.
     measure, calibration_size, random_state
         As for `InductiveEvaluator`.
 
@@ -72,7 +71,7 @@ class CPReject(CalibratedBaseline):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
-        """Fit the detector and collect calibration scores; ``times`` make the most recent rows calibrate."""
+        """Fit the detector and calibrate; with ``times``, the most recent rows calibrate."""
         if self.max_errors is not None and not self.max_errors >= 0:
             raise ValueError(f"max_errors is a number of errors or None, not {self.max_errors!r}.")
         if not 0 <= self.rejection_rate <= 1:
@@ -102,7 +101,7 @@ class CPReject(CalibratedBaseline):
         )
 
     def _largest(self, X: Any) -> tuple[IntArray, FloatArray]:
-        """Position of the largest p-value (the detector's own answer wins a tie), and all p-values."""
+        """Positions of the largest p-values (the detector's own answer wins a tie), and all p-values."""
         answers = self.evaluator_.decide(X)
         p = p_values_of(answers)
         own = np.searchsorted(answers.classes, answers.labels)

@@ -1,10 +1,11 @@
-"""DroidEvolver: five online learners that watch each other age, and teach the aging ones."""
+"""DroidEvolver: five online learners; those that are not aging label rows for those that are."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import pairwise
 from math import sqrt
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +21,7 @@ from transcendent.decisions import Decisions
 _N_LEARNERS = 5
 _PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
 
-# The usual constants of these learners; L1 weights larger than these cost the learners their accuracy.
+# The usual constants of these learners; larger L1 weights reduce their accuracy.
 _PA_LIMIT = 1.0
 _OGD_RATE = 1.0
 _AROW_R = 1.0
@@ -32,24 +33,24 @@ _ADA_FOBOS_L1 = 1e-4
 
 
 class DroidEvolver(ClassifierMixin, BaseEstimator):
-    """Five online linear learners; a row is rejected if it makes any of them look old.
+    """Rejects a row if any of five online linear learners is aging on it.
 
     After Xu et al., "DroidEvolver: Self-Evolving Android Malware Detection System" (EuroS&P 2019). The
     learners are PA-I, OGD, AROW, RDA and Ada-FOBOS. For each row, each learner's score is ranked among its
     scores of recent rows on the same side of zero. A learner whose rank, the juvenilization indicator, is
     outside ``healthy`` is aging: it has no vote, and learns the row with the label the others give it.
 
-    ``decide`` **changes the learners**: rows are to come in the order of time, each once. ``predict``
-    answers as ``decide`` would and changes nothing; ``fit`` starts anew.
+    ``decide`` **changes the learners**: pass each row once, in the order of time. ``predict`` answers as
+    ``decide`` would and changes nothing; ``fit`` starts anew.
 
     Parameters
     ----------
     buffer_size : int
-        How many rows' scores are kept to rank new ones among.
+        Number of rows whose scores are kept to rank new ones among.
     healthy : pair of floats
-        The lowest and the highest juvenilization indicator of a learner that is not aging.
+        Lowest and highest juvenilization indicator of a learner that is not aging.
     random_state : int, RandomState or None
-        Seeds which rows fill the buffer, and which entry of it each new row replaces.
+        Seed for the rows that fill the buffer and the entry that each new row replaces.
 
     Attributes
     ----------
@@ -58,15 +59,15 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Learners that see each row once know best what they saw last: within a period without finer times,
-    shuffle the rows rather than give one class after the other.
+    Online learners remember recent rows best: within a period without finer times, shuffle the rows rather
+    than pass one class after the other.
 
     The indicator is the share of scores no further from zero than the row's. The paper on Transcendent counts
-    those further away; with a ``healthy`` range around one half that is the same.
+    those further away, which is the same if ``healthy`` is symmetric around one half.
 
-    In the decisions, the p-value of a class is the share of the five learners that are not aging and answer
-    it, and ``votes`` are the learners that are not aging and answer the label. Accepted are rows for which
-    no learner is aging.
+    In the decisions ``votes`` is the number of learners that are not aging and give the label,
+    ``credibility`` their share of the five, and ``confidence`` one minus the share of those that give the
+    other label. A row is accepted if no learner is aging.
 
     Examples
     --------
@@ -95,17 +96,9 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
 
     @pointing_out
     def fit(self, X: Any, y: Any) -> Self:
-        """Train every learner in one pass over the rows, in the order given, and fill the buffer.
-
-        Parameters
-        ----------
-        X : array or sparse matrix of shape (n, features)
-            The rows, in the order of time.
-        y : array of shape (n,)
-            Their labels, of two classes.
-        """
+        """Train every learner in one pass over rows of two classes in the order of time; fill the buffer."""
         self._check_parameters()
-        self.__dict__.pop("_pool", None)  # a fit that fails leaves nothing half old, half new
+        self.__dict__.pop("_pool", None)  # a fit that fails leaves no old state behind
         if y is not None:
             y = as_labels(y)
         check_names(X)
@@ -129,11 +122,10 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> AnyArray:
         """The labels ``decide`` would give, without evolving."""
         X = self._check_rows(X)
-        codes: IntArray = deepcopy(self._pool).evolve(X, self.healthy)[0]
-        return self.classes_[codes]
+        return np.asarray(self.classes_[deepcopy(self._pool).evolve(X, self.healthy)[0]])
 
     def decide(self, X: Any) -> Decisions:
-        """Label each row, say whether to accept it, and let the learners evolve, one row after the other."""
+        """Label each row, accept or reject it, and update the learners, one row after the other."""
         X = self._check_rows(X)
         codes, scores, young = self._pool.evolve(X, self.healthy)
         positive = scores > 0
@@ -169,11 +161,8 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
 
-class _Row(NamedTuple):
-    """The columns of a row that are not zero, in order, and its values there; the last is the intercept."""
-
-    columns: IntArray
-    values: FloatArray
+_Row = tuple[IntArray, FloatArray]
+"""Columns of a row that are not zero, in order, and its values there; the last one is the intercept."""
 
 
 class _Learners:
@@ -187,49 +176,44 @@ class _Learners:
         self.shrunk = np.zeros(width)  # and the step up to which each weight has been shrunk
 
     def scores(self, row: _Row) -> FloatArray:
-        """What each learner says of the row: positive for the second class."""
-        weights = self.weights[row.columns]
+        """Score of the row by each learner: positive for the second class."""
+        columns, x = row
+        weights = self.weights[columns]
         weights[:, _RDA] = self._rda_weights(weights[:, _RDA])
-        weights[:, _ADA_FOBOS] = self._ada_fobos_weights(row.columns)
-        # Adds up in the order of columns, so that weights of zero never change the last bit of a score:
-        # rows that tie must do so in the buffer.
-        total: FloatArray = (weights * row.values[:, None]).sum(axis=0)
-        return total
+        weights[:, _ADA_FOBOS] = self._ada_fobos_weights(columns)
+        # Sums in the order of columns, so that weights of zero never change the last bit of a score and rows
+        # that tie do so in the buffer.
+        return np.asarray((weights * x[:, None]).sum(axis=0))
 
     def learn(self, learners: Iterable[int], row: _Row, sign: float, scores: FloatArray) -> None:
-        """One step of some of the learners, with the scores the row has now."""
+        """Update some of the learners by one step, given the present scores of the row."""
         for learner in learners:
             loss = 1.0 - sign * float(scores[learner])
             if loss > 0:
-                _STEPS[learner](self, row, sign, loss)
+                _STEPS[learner](self, *row, sign, loss)
             self.steps[learner] += 1
 
-    def _pa(self, row: _Row, sign: float, loss: float) -> None:
-        columns, x = row
+    def _pa(self, columns: IntArray, x: FloatArray, sign: float, loss: float) -> None:
         self.weights[columns, _PA] += min(_PA_LIMIT, loss / float((x * x).sum())) * sign * x
 
-    def _ogd(self, row: _Row, sign: float, _loss: float) -> None:
-        columns, x = row
+    def _ogd(self, columns: IntArray, x: FloatArray, sign: float, _loss: float) -> None:
         self.weights[columns, _OGD] += _OGD_RATE / sqrt(self.steps[_OGD] + 1) * sign * x
 
-    def _arow(self, row: _Row, sign: float, loss: float) -> None:
-        columns, x = row
+    def _arow(self, columns: IntArray, x: FloatArray, sign: float, loss: float) -> None:
         variances = self.variances[columns]
         towards = variances * x
         beta = 1.0 / (float((towards * x).sum()) + _AROW_R)
         self.weights[columns, _AROW] += loss * beta * sign * towards
         self.variances[columns] = variances - beta * towards * towards
 
-    def _rda(self, row: _Row, sign: float, _loss: float) -> None:
-        columns, x = row
+    def _rda(self, columns: IntArray, x: FloatArray, sign: float, _loss: float) -> None:
         self.weights[columns, _RDA] -= sign * x
 
     def _rda_weights(self, gradients: FloatArray) -> FloatArray:
         t = max(self.steps[_RDA], 1)
         return -sqrt(t) / _RDA_GAMMA * _shrink(gradients / t, _RDA_L1)
 
-    def _ada_fobos(self, row: _Row, sign: float, _loss: float) -> None:
-        columns, x = row
+    def _ada_fobos(self, columns: IntArray, x: FloatArray, sign: float, _loss: float) -> None:
         weights = self._ada_fobos_weights(columns)
         squares = self.squares[columns] + x * x
         rates = _ADA_FOBOS_RATE / (_ADA_FOBOS_DELTA + np.sqrt(squares))
@@ -238,7 +222,7 @@ class _Learners:
         self.shrunk[columns] = self.steps[_ADA_FOBOS] + 1
 
     def _ada_fobos_weights(self, columns: IntArray) -> FloatArray:
-        """Its weights after the shrinks they have missed, each alike as long as no gradient touches them."""
+        """Weights after the shrinks they missed, which are equal while no gradient touches them."""
         missed = self.steps[_ADA_FOBOS] - self.shrunk[columns]
         rates = _ADA_FOBOS_RATE / (_ADA_FOBOS_DELTA + np.sqrt(self.squares[columns]))
         return _shrink(self.weights[columns, _ADA_FOBOS], missed * (_ADA_FOBOS_L1 * rates))
@@ -247,16 +231,16 @@ class _Learners:
 _STEPS = (_Learners._pa, _Learners._ogd, _Learners._arow, _Learners._rda, _Learners._ada_fobos)
 
 
+@dataclass
 class _Pool:
-    """The learners, their scores of recent rows (learners, buffer size), and what picks the row to forget."""
+    """The learners, their scores of recent rows (learners, buffer size), and the source of replacements."""
 
-    def __init__(self, learners: _Learners, buffer: FloatArray, generator: np.random.Generator) -> None:
-        self.learners = learners
-        self.buffer = buffer
-        self.generator = generator
+    learners: _Learners
+    buffer: FloatArray
+    generator: np.random.Generator
 
     def evolve(self, X: Any, healthy: tuple[float, float]) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Of each row: its label as 0 or 1, the learners' scores, and which of them are not aging."""
+        """Labels of the rows as 0 or 1, the learners' scores, and the mask of learners that are not aging."""
         n = X.shape[0]
         codes, scores = np.empty(n, dtype=np.intp), np.empty((n, _N_LEARNERS))
         young = np.empty((n, _N_LEARNERS), dtype=bool)
@@ -264,16 +248,15 @@ class _Pool:
         for i, row in enumerate(_rows(X)):
             self.buffer[:, replaced[i]] = scores[i] = self.learners.scores(row)
             indicators = self._juvenilization(scores[i])
-            young[i] = (indicators >= healthy[0]) & (indicators <= healthy[1])
+            young[i] = (healthy[0] <= indicators) & (indicators <= healthy[1])
             codes[i] = self._conclude(row, scores[i], young[i])
         return codes, scores, young
 
     def _juvenilization(self, scores: FloatArray) -> FloatArray:
-        """Each learner's share, among its scores on this side of zero, of those no further from zero."""
+        """Share of each learner's scores on this side of zero that are no further from zero."""
         same_side = (self.buffer > 0) == (scores > 0)[:, None]
         nearer = np.abs(self.buffer) <= np.abs(scores)[:, None]
-        share: FloatArray = (same_side & nearer).sum(axis=1) / same_side.sum(axis=1)
-        return share
+        return np.asarray((same_side & nearer).sum(axis=1) / same_side.sum(axis=1))
 
     def _conclude(self, row: _Row, scores: FloatArray, young: BoolArray) -> bool:
         """Whether the row is of the second class, by the learners that are not aging; the others learn it."""
@@ -286,15 +269,15 @@ class _Pool:
 
 
 def _rows(X: Any) -> Iterator[_Row]:
-    """The rows with the intercept's one appended."""
+    """Yield the rows with a one appended for the intercept."""
     with_ones = sp.hstack([sp.csr_array(X), np.ones((X.shape[0], 1))], format="csr")
     with_ones.sum_duplicates()
     with_ones.eliminate_zeros()
     columns, values, ends = with_ones.indices.astype(np.intp), with_ones.data, with_ones.indptr.tolist()
     for start, end in pairwise(ends):
-        yield _Row(columns[start:end], values[start:end])
+        yield columns[start:end], values[start:end]
 
 
 def _shrink(values: FloatArray, by: FloatArray | float) -> FloatArray:
-    """Towards zero, and not beyond."""
+    """Move values towards zero, and not beyond it."""
     return np.sign(values) * np.maximum(np.abs(values) - by, 0.0)

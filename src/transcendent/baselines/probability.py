@@ -1,4 +1,4 @@
-"""Thresholds on class probabilities: what most people try first."""
+"""Thresholds on class probabilities: the usual first attempt at rejection."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -24,19 +24,18 @@ from transcendent.thresholds.exact import resolve_search
 class ProbabilityThresholds(CalibratedBaseline):
     """Accepts an answer if its probability reaches a threshold of the answered class.
 
-    Fitted and calibrated on the rows an `InductiveEvaluator` would take, with thresholds from the same
-    search, but on probabilities instead of p-values. In the decisions ``credibility`` is the probability of
-    the label, ``confidence`` one minus the largest of any other; there are no p-values.
+    It is fitted and calibrated on the rows that an `InductiveEvaluator` would use, with thresholds from the
+    same search, but on probabilities. In the decisions ``credibility`` is the probability of the label and
+    ``confidence`` one minus the largest of any other; there are no p-values.
 
     Parameters
     ----------
     estimator : classifier
-        The detector. Without ``predict_proba`` its decision values d are squashed to (1 + d / (1 + |d|)) / 2:
-        for two classes that orders answers as Platt's probabilities would, and thresholds depend on the order
-        alone.
+        The detector. Without ``predict_proba``, a decision value d becomes (1 + d / (1 + |d|)) / 2: for two
+        classes this gives the order of Platt's probabilities, and thresholds depend on the order alone.
     judge : classifier or None
-        Fitted on the same rows; *its* probability of the detector's label is thresholded, for example a
-        ``VotingClassifier(..., voting="soft")``. By default the detector judges itself.
+        Classifier fitted on the same rows whose probability of the detector's label is used, for example
+        ``VotingClassifier(..., voting="soft")``. By default the detector's own is used.
     search, calibration_size, random_state
         As for `InductiveEvaluator`.
 
@@ -82,17 +81,7 @@ class ProbabilityThresholds(CalibratedBaseline):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
-        """Fit the detector and its judge, and search thresholds on the rows held back.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n, features)
-            The rows.
-        y : array of shape (n,)
-            Their labels.
-        times : array of shape (n,) or None
-            When each row was seen; if given, the most recent rows calibrate.
-        """
+        """Fit the detector and its judge, and search thresholds; ``times`` make the latest rows calibrate."""
         self.__dict__.pop("result_", None)
         self._calibrate(X, y, times, measure=self._measure())
         calibration = self.evaluator_.calibration_
@@ -106,7 +95,7 @@ class ProbabilityThresholds(CalibratedBaseline):
             calibration.actual, calibration.predicted, credibility, confidence, classes=self.classes_
         )
         self.result_ = replace(
-            result,  # below all that ties with the objects the thresholds were found at
+            result,  # below all values that tie with those the thresholds were found at
             credibility_thresholds=noise.lowered(result.credibility_thresholds).clip(0),
             confidence_thresholds=noise.lowered(result.confidence_thresholds).clip(0),
         )
@@ -142,7 +131,7 @@ class ProbabilityThresholds(CalibratedBaseline):
         return codes, self._probabilities(scores)
 
     def _probabilities(self, scores: FloatArray) -> FloatArray:
-        """From scores, which are negated probabilities or decision values."""
+        """Probabilities from scores, which are negated probabilities or decision values."""
         if not isinstance(self.evaluator_.measure_, Margin):
             return -scores
         return np.asarray((1 - scores / (1 + np.abs(scores))) / 2)

@@ -1,4 +1,4 @@
-"""Objects that come with times: public data sets, the formats of others, and synthetic drifting streams."""
+"""Objects with times: public data sets, published file formats and synthetic drifting streams."""
 
 from transcendent.datasets.base import Dataset
 from transcendent.datasets.formats import load_ember, load_hidost, load_tesseract

@@ -1,4 +1,4 @@
-"""What every loader returns: objects, their labels and their times."""
+"""The data set that every loader returns: objects, their labels and their times."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ _MOST_SHOWN = 3
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Dataset:
-    """Labelled objects, put in the order of their times; those of equal times stay as they were given.
+    """Labelled objects sorted by time; objects with equal times keep the order given.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class Dataset:
     times : datetime64 array of shape (n,)
         When each was seen, ascending.
     extra : dict of arrays of shape (n,)
-        What else is known of each object, such as its family.
+        Further facts about each object, such as its family.
     feature_names : array of shape (features,) or None
-        What the columns of X mean.
+        Names of the columns of X.
     name : str
-        What the data set is called.
+        Name of the data set.
 
     Examples
     --------
@@ -51,8 +51,8 @@ class Dataset:
     name: str = "dataset"
 
     def __post_init__(self) -> None:
-        self._set(y=as_labels(self.y), times=np.asarray(self.times))
-        self._set(extra={name: np.asarray(values) for name, values in self.extra.items()})
+        extra = {name: np.asarray(values) for name, values in self.extra.items()}
+        self._set(y=as_labels(self.y), times=np.asarray(self.times), extra=extra)
         self._check()
         if np.any(self.times[1:] < self.times[:-1]):
             self._set(**self._take(np.argsort(self.times, kind="stable")))
@@ -61,7 +61,7 @@ class Dataset:
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> Self:
-        """Some of the objects: a slice, a mask or positions; they stay in the order they have."""
+        """Select objects by a slice, a mask or positions; they keep their order."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             chosen = slice(start, max(start, stop)) if step == 1 else np.sort(np.arange(start, stop, step))
@@ -101,7 +101,7 @@ class Dataset:
 
 
 def existing(path: str | Path) -> Path:
-    """The path of a file that is there."""
+    """Return the path of a file, or raise if there is none."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path}.")
     return Path(path)

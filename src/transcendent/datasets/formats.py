@@ -1,4 +1,4 @@
-"""Public data sets in the file formats their authors publish, for users who have the files."""
+"""Readers of the file formats in which authors publish data sets."""
 
 import csv
 import json
@@ -28,12 +28,12 @@ def load_tesseract(X_path: str | Path, y_path: str | Path, meta_path: str | Path
     Parameters
     ----------
     X_path : path
-        A list with a dict ``{feature: value}`` per app (``extended-features-X.json``). A hash that older
-        releases keep among the features under ``"sha256"`` does not become one.
+        A list with a dict ``{feature: value}`` per app (``extended-features-X.json``). The ``"sha256"`` that
+        older releases keep among the features is not taken as a feature.
     y_path : path
-        A list with 0 or 1 (malware) per app, in older releases each in a list of its own.
+        A list with 0 or 1 (malware) per app, each in a list of its own in older releases.
     meta_path : path
-        A list with a dict per app: ``"dex_date"`` is its time, ``"sha256"``, if there, its hash.
+        A list with a dict per app: ``"dex_date"`` is its time, ``"sha256"`` (optional) its hash.
 
     Returns
     -------
@@ -59,16 +59,13 @@ def load_tesseract(X_path: str | Path, y_path: str | Path, meta_path: str | Path
     apps, meta = _read_records(X_path), _read_records(meta_path)
     labels = [label[0] if isinstance(label, list) and label else label for label in _read_list(y_path)]
     _check_equal_counts({X_path: len(apps), y_path: len(labels), meta_path: len(meta)})
-    inner_hashes = [app.pop("sha256", None) for app in apps]
     hashes = [about.get("sha256") for about in meta]
-    _check_hashes(inner_hashes, hashes, X_path, meta_path)
+    _check_hashes([app.pop("sha256", None) for app in apps], hashes, X_path, meta_path)
     vectorizer = DictVectorizer()
     return Dataset(
         X=sp.csr_matrix(vectorizer.fit_transform(apps)),
         y=_as_binary(labels, y_path),
-        times=_parse_times(
-            [str(about.get("dex_date")) for about in meta], "%Y-%m-%dT%H:%M:%S", "s", meta_path
-        ),
+        times=_parse_times([str(m.get("dex_date")) for m in meta], "%Y-%m-%dT%H:%M:%S", "s", meta_path),
         extra={"sha256": np.array(hashes)} if all(hashes) else {},
         feature_names=vectorizer.get_feature_names_out(),
         name="tesseract",
@@ -84,22 +81,22 @@ def load_ember(
 ) -> Dataset:
     """Windows programs in the vectorised files of EMBER.
 
-    The features stay on disk, memory-mapped, if the objects asked for are consecutive rows of one file and
-    already in the order of their times. Otherwise they are copied into memory, in one pass over the files
-    and at ``4 * width`` bytes per object kept: 7.6 GB for the 800,000 labelled programs of EMBER 2018.
-    The metadata of a million programs take some ten seconds and, while they are read, 1 GB.
+    The features stay on disk, memory-mapped, if the objects wanted are consecutive rows of one file in the
+    order of their times. Otherwise they are copied into memory, in one pass over the files and at
+    ``4 * width`` bytes per object kept: 7.6 GB for the 800,000 labelled programs of EMBER 2018. Reading the
+    metadata of a million programs takes about ten seconds and 1 GB.
 
     Parameters
     ----------
     folder : path
-        Where ``X_train.dat``, ``y_train.dat``, ``X_test.dat``, ``y_test.dat`` (float32) and ``metadata.csv``
-        (``sha256``, ``appeared``, ``subset``, ``label`` and, if there, ``avclass``) are.
+        The folder with ``X_train.dat``, ``y_train.dat``, ``X_test.dat``, ``y_test.dat`` (float32) and
+        ``metadata.csv`` (``sha256``, ``appeared``, ``subset``, ``label`` and optionally ``avclass``).
     width : int
         Features per program: 2381 in version 2, 2351 in version 1.
     subset : {"train", "test"} or None
-        Which of the two to read; None is both.
+        Which of the two to read; None reads both.
     keep_unlabelled : bool
-        Whether programs without a label are kept, with the label -1.
+        Keep programs without a label, with the label -1.
 
     Returns
     -------
@@ -150,8 +147,8 @@ def load_hidost(libsvm_path: str | Path, dates_path: str | Path) -> Dataset:
         The features and labels (0 or -1, and 1 for malware); lines may end in a comment.
     dates_path : path
         A text file with a date, ``YYYY/MM/DD`` or ``YYYY-MM-DD``, for each document, such as a list of
-        paths. The first date of a line counts, and lines without one are skipped. The libsvm file itself
-        will do if its comments have the dates.
+        paths, or the libsvm file itself if its comments have the dates. The first date of a line counts, and
+        lines without one are skipped.
 
     Returns
     -------
@@ -218,20 +215,19 @@ def _check_hashes(inner: list[Any], outer: list[Any], X_path: str | Path, meta_p
 def _as_binary(labels: list[Any], path: str | Path) -> IntArray:
     strangers = [label for label in labels if label not in (0, 1)]
     if strangers:
-        raise ValueError(f"{path} must have the labels 0 and 1 alone, got {strangers[0]!r}.")
+        raise ValueError(f"{path} must have only the labels 0 and 1, got {strangers[0]!r}.")
     return np.array(labels, dtype=np.intp)
 
 
 def _parse_times(texts: Sequence[str], pattern: str, unit: str, path: str | Path) -> AnyArray:
-    """Times of one pattern, which has a T where the texts may have a space; few of them are distinct."""
+    """Times in one pattern, with T or a space before the hour; each distinct text is parsed once."""
     parsed = {}
     for text in set(texts):
         try:
             parsed[text] = datetime.strptime(text.replace(" ", "T"), pattern)
         except ValueError:
-            raise ValueError(
-                f"{path}: object {texts.index(text)} has no date that can be read: {text!r}."
-            ) from None
+            where = f"{path}: object {texts.index(text)}"
+            raise ValueError(f"{where} has no date that can be read: {text!r}.") from None
     return np.array([parsed[text] for text in texts], dtype=f"datetime64[{unit}]")
 
 
@@ -245,18 +241,17 @@ def _map_features(folder: Path, subset: str, width: int) -> tuple[AnyArray, IntA
     if X_path.stat().st_size != expected:
         raise ValueError(
             f"{X_path} has {X_path.stat().st_size} bytes, but {n_rows} labels in {y_path.name} with {width} "
-            f"features each need {expected}: it is cut off, or width is another."
+            f"features each need {expected}: the file is cut off, or width is wrong."
         )
     labels = np.fromfile(y_path, dtype="<f4")
     if not np.isin(labels, (-1, 0, 1)).all():
-        raise ValueError(
-            f"{y_path} must have the labels -1, 0 and 1 alone, got {np.unique(labels)[:5].tolist()}."
-        )
+        found = np.unique(labels)[:5].tolist()
+        raise ValueError(f"{y_path} must have only the labels -1, 0 and 1, got {found}.")
     return np.memmap(X_path, dtype="<f4", mode="r", shape=(n_rows, width)), labels.astype(np.intp)
 
 
 def _read_metadata(path: Path, labels: dict[str, IntArray]) -> dict[str, AnyArray]:
-    """Columns of the metadata for the programs of each subset in turn, after a look at their labels."""
+    """Columns of the metadata for the programs of each subset in turn, with their labels checked."""
     with existing(path).open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = {"sha256", "appeared", "subset", "label"} - set(reader.fieldnames or ())
@@ -284,7 +279,7 @@ def _check_metadata(
 
 
 def _gather(files: list[AnyArray], order: IntArray) -> AnyArray:
-    """Rows of the files laid end to end: a view where they follow each other in one, else a copy."""
+    """Rows of the concatenated files: a view if they are consecutive rows of one file, else a copy."""
     starts = np.cumsum([0, *map(len, files)])
     if len(order) and np.all(np.diff(order) == 1):
         (inside,) = np.flatnonzero((starts[:-1] <= order[0]) & (order[0] < starts[1:]))

@@ -1,4 +1,7 @@
-"""Public, time-ordered security data, read from a folder that the user names."""
+"""Public security data sets with times, read from the folder ``data_home``.
+
+By default that is the folder in the environment variable ``TRANSCENDENT_DATA``.
+"""
 
 import json
 import os
@@ -20,18 +23,17 @@ _NVD_END = np.datetime64("2019-01-01")
 def load_apigraph(data_home: str | Path | None = None, *, deduplicate: bool = False) -> Dataset:
     """Android apps as binary Drebin features, 2012 to 2018, a tenth of them malware (APIGraph).
 
-    The apps of 2012 are one block without months. All of it is put at 2012-12, so that it lies before
-    2013-01 and months are the periods from there on. Within a month the files list malware first; the apps of
-    a month are put in a random order here, always the same, so that nothing can be learnt from theirs.
+    The apps of 2012 have no months; all have the time 2012-12, so that they come before 2013-01. The files
+    list malware first within a month; here the apps of a month are in a fixed random order, so that nothing
+    can be learnt from the order.
 
     Parameters
     ----------
     data_home : path or None
-        The folder with ``apigraph_X.npz``, ``apigraph_meta.parquet`` and ``apigraph_features.json``; None
-        is the one that the environment variable ``TRANSCENDENT_DATA`` names.
+        Folder with ``apigraph_X.npz``, ``apigraph_meta.parquet`` and ``apigraph_features.json``; None is
+        ``TRANSCENDENT_DATA``.
     deduplicate : bool
-        Whether only one of the apps with equal features, month and label is kept (2012 counts as one
-        month): 222,768 of the 320,315.
+        Keep only one of the apps with equal features, month (2012 is one) and label: 222,768 of 320,315.
 
     Returns
     -------
@@ -66,14 +68,14 @@ def load_lamda(data_home: str | Path | None = None) -> Dataset:
     Parameters
     ----------
     data_home : path or None
-        The folder with ``lamda_malware_X.npz`` and ``lamda_malware_meta.parquet``; None is the one that
-        the environment variable ``TRANSCENDENT_DATA`` names.
+        Folder with ``lamda_malware_X.npz`` and ``lamda_malware_meta.parquet``; None is
+        ``TRANSCENDENT_DATA``.
 
     Returns
     -------
     Dataset
-        y is the family, times are months, X is CSR, ``extra["hash"]`` tells apps apart. ``vt_count``,
-        which leaks the label, is not read.
+        y is the family, times are months, X is CSR, ``extra["hash"]`` identifies apps. ``vt_count`` leaks
+        the label and is not read.
 
     Examples
     --------
@@ -95,14 +97,13 @@ def load_lamda(data_home: str | Path | None = None) -> Dataset:
 def load_nvd(data_home: str | Path | None = None) -> Dataset:
     """Texts of published vulnerabilities and how severe they are: HIGH, MEDIUM or LOW by CVSS version 2.
 
-    Left out are vulnerabilities published after 2018, whose years are thin in the file (1,627 of 2020), and
-    those whose severity is empty.
+    Vulnerabilities published after 2018, which are few in the file (1,627 of 2020), and those without a
+    severity are left out.
 
     Parameters
     ----------
     data_home : path or None
-        The folder with ``nvd_cve.parquet``; None is the one that the environment variable
-        ``TRANSCENDENT_DATA`` names.
+        Folder with ``nvd_cve.parquet``; None is ``TRANSCENDENT_DATA``.
 
     Returns
     -------
@@ -131,8 +132,7 @@ def load_trec07p(data_home: str | Path | None = None) -> Dataset:
     Parameters
     ----------
     data_home : path or None
-        The folder with ``trec07p_X.npz`` and ``trec07p_meta.parquet``; None is the one that the
-        environment variable ``TRANSCENDENT_DATA`` names.
+        Folder with ``trec07p_X.npz`` and ``trec07p_meta.parquet``; None is ``TRANSCENDENT_DATA``.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def _folder(data_home: str | Path | None) -> Path:
     folder = data_home or os.environ.get(_VARIABLE)
     if not folder:
         raise ValueError(
-            f"where the data are is not known: pass data_home= or set the environment variable {_VARIABLE}."
+            f"no folder with the data is given: pass data_home= or set the environment variable {_VARIABLE}."
         )
     return Path(folder)
 

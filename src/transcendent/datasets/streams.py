@@ -1,4 +1,4 @@
-"""Synthetic streams in which one kind of drift can be had without the others."""
+"""Synthetic streams with one kind of drift, or several, in chosen amounts."""
 
 import math
 from datetime import datetime
@@ -34,9 +34,9 @@ def make_stream(
     start: str = "2020-01",
     random_state: Any = None,
 ) -> Dataset:
-    """A stream of two classes over months, with as much drift of each kind as its dial says.
+    """Draw a stream of two classes over months, with a chosen amount of each kind of drift.
 
-    In the month of strength t, where t runs from 0 to at most 1 as the pattern says, an object is drawn so:
+    The strength t of a month follows the pattern, from 0 to at most 1. An object of that month is drawn so:
 
     - its label y is 1 with probability p(t), whose odds are ``10 ** (prior * t)`` times those of
       ``positive_share``;
@@ -58,24 +58,23 @@ def make_stream(
     Parameters
     ----------
     n_objects : int
-        How many objects, spread evenly over the periods.
+        Number of objects, spread evenly over the periods.
     n_periods : int
-        How many months, at least 2.
+        Number of months, at least 2.
     n_features : int
-        How many columns, at least 4.
+        Number of columns, at least 4.
     positive_share : float
         Share of class 1 in the first month.
     pattern : {"gradual", "sudden", "recurring", "new_class"}
-        How the strength runs: in a line from 0 to 1; from 0 to 1 at once in the middle; there and back
-        every six months; or 0 until the middle and in a line to 1 from there, with objects of a class never
-        seen before (label 2) as a share ``0.3 * t`` of the month. Those are normal around 4 in feature 3,
-        and no dial moves them.
+        Course of the strength: linear from 0 to 1; from 0 to 1 at once in the middle; up and down every six
+        months; or 0 until the middle and then linear to 1, with objects of a new class (label 2) as a share
+        ``0.3 * t`` of the month. Those are normal around 4 in feature 3, whatever the drift.
     covariate, prior, concept : float
-        How much of each drift, from 0 (none) to 1.
+        Amount of each drift, from 0 (none) to 1.
     start : str
         The first month.
     random_state : int, RandomState or None
-        Seeds all draws.
+        Seed of all draws.
 
     Returns
     -------
@@ -102,7 +101,8 @@ def make_stream(
     y = (generator.random_sample(n_objects) < odds / (1 + odds)).astype(np.intp)
     X = generator.standard_normal((n_objects, n_features))
     angles = concept * strength * np.pi / 2
-    X[:, :2] = _rotate(_signal(y, positive_share, generator), X[:, 1], angles)
+    cos, sin, signal, noise = np.cos(angles), np.sin(angles), _signal(y, positive_share, generator), X[:, 1]
+    X[:, :2] = np.stack([cos * signal - sin * noise, sin * signal + cos * noise], axis=1)
     X[:, 2] += _FARTHEST_SHIFT * covariate * strength
     if pattern == "new_class":
         _add_new_class(X, y, _NEW_SHARE * strength, generator)
@@ -110,7 +110,7 @@ def make_stream(
 
 
 def _strengths(pattern: Pattern, n_periods: int) -> FloatArray:
-    """How far the drift has come in each period."""
+    """Strength of the drift in each period."""
     periods, middle = np.arange(n_periods, dtype=np.float64), n_periods // 2
     match pattern:
         case "gradual":
@@ -125,16 +125,11 @@ def _strengths(pattern: Pattern, n_periods: int) -> FloatArray:
 
 
 def _signal(y: IntArray, positive_share: float, generator: Any) -> FloatArray:
-    """Normal variables that tell the classes apart, not quite."""
+    """Normal variables that almost separate the classes."""
     tail = 1 - generator.random_sample(len(y))
     latent: FloatArray = np.where(y == 1, -ndtri(positive_share * tail), ndtri((1 - positive_share) * tail))
     noise: FloatArray = generator.standard_normal(len(y))
     return _SIGNAL * latent + math.sqrt(1 - _SIGNAL**2) * noise
-
-
-def _rotate(first: FloatArray, second: FloatArray, angles: FloatArray) -> FloatArray:
-    cos, sin = np.cos(angles), np.sin(angles)
-    return np.stack([cos * first - sin * second, sin * first + cos * second], axis=1)
 
 
 def _add_new_class(X: FloatArray, y: IntArray, shares: FloatArray, generator: Any) -> None:

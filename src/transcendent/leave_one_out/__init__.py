@@ -1,4 +1,4 @@
-"""What a detector would answer about each training row had it not been fitted on that row, without refits."""
+"""Left-out answers: a detector's answers about each training row as if it had not been fitted on that row."""
 
 from transcendent.leave_one_out import discriminant as discriminant
 from transcendent.leave_one_out import forest as forest

@@ -1,4 +1,4 @@
-"""Ensembles of members fitted on samples: each row is judged by those whose sample it is not in."""
+"""Ensembles fitted on samples of the rows: the members whose sample lacks a row judge it (out-of-bag)."""
 
 from typing import Any
 
@@ -7,23 +7,23 @@ from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomFore
 from sklearn.utils import _safe_indexing, check_array
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, take_rows
-from transcendent.errors import NoShortcutError
 from transcendent.leave_one_out.registry import LeftOut, register
+from transcendent.leave_one_out.shared import refuse_if
 
 FEWEST_MEMBERS = 5
-"""That must judge a row."""
+"""Smallest number of members that must judge a row."""
 
 
 @register(RandomForestClassifier, ExtraTreesClassifier, kind="approximate")
 def forest(trees: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Let the trees judge that did not see the row."""
-    if isinstance(trees.class_weight, str):
-        raise NoShortcutError(f"class_weight={trees.class_weight!r} follows the labels of the rows")
+    """Average the trees that did not see the row."""
+    weight = trees.class_weight
+    refuse_if(isinstance(weight, str), f"class_weight={weight!r} follows the labels of the rows")
     unseen = _unseen(trees, len(y))
     rows = check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")
     votes, chances = np.zeros((2, len(y), len(trees.classes_)))
     for tree, judged in zip(trees.estimators_, unseen, strict=True):
-        # Trees answer faster about all rows than some can be copied.
+        # Predicting all rows is faster than copying some of them.
         shares = tree.predict_proba(rows, check_input=False)[judged]
         votes[judged, np.argmax(shares, axis=1)] += 1
         chances[judged] += shares
@@ -32,7 +32,7 @@ def forest(trees: Any, X: Any, y: AnyArray) -> LeftOut:
 
 @register(BaggingClassifier, kind="approximate")
 def bagging(ensemble: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Let the members judge that did not see the row."""
+    """Average the members that did not see the row."""
     unseen = _unseen(ensemble, len(y))
     rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
     votes, chances = np.zeros((2, len(y), len(ensemble.classes_)))
@@ -51,19 +51,15 @@ def bagging(ensemble: Any, X: Any, y: AnyArray) -> LeftOut:
 
 
 def _unseen(ensemble: Any, n_rows: int) -> BoolArray:
-    """(members, rows) which rows are not in the sample of a member."""
+    """(members, rows) mask of the rows that are not in the sample of a member."""
     unseen = np.ones((len(ensemble.estimators_), n_rows), dtype=bool)
     for row, sample in zip(unseen, ensemble.estimators_samples_, strict=True):
         row[sample] = False
-    if not unseen.any():
-        raise NoShortcutError(f"every member saw every row (bootstrap={ensemble.bootstrap})")
+    refuse_if(not unseen.any(), f"every member saw every row (bootstrap={ensemble.bootstrap})")
     judges = unseen.sum(axis=0)
-    fewest = np.argmin(judges)
-    if judges[fewest] < FEWEST_MEMBERS:
-        raise NoShortcutError(
-            f"too few members: n_estimators={len(unseen)} leaves row {fewest} in the sample of all but "
-            f"{judges[fewest]}"
-        )
+    fewest = int(np.argmin(judges))
+    where = f"n_estimators={len(unseen)} leaves row {fewest} in the sample of all but {judges[fewest]}"
+    refuse_if(judges[fewest] < FEWEST_MEMBERS, f"too few members: {where}")
     return unseen
 
 

@@ -1,4 +1,4 @@
-"""Ridge regression on the labels: a residual left out is the residual over one minus the leverage."""
+"""Ridge regression on the labels: a left-out residual is the residual over one minus the leverage."""
 
 from typing import Any
 
@@ -6,59 +6,44 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import LinAlgError, blas, cho_solve, cholesky, lapack, solve_triangular
 from sklearn.linear_model import RidgeClassifier
-from sklearn.utils import check_array
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, take_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
+from transcendent.leave_one_out import shared
 from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
+from transcendent.leave_one_out.shared import block_slices, dense_blocks, refuse_if
 
 LARGEST_ORDER = 15_000
-"""Of the matrix that is factored: the number of rows or of columns, whichever is smaller."""
+"""Largest order of the matrix that is factored: the number of rows or of columns, whichever is smaller."""
 
 _LARGEST_CONDITION = 1e10
 _LARGEST_LEVERAGE = 1 - 1e-7
 _ROUNDING = 1e-13
+_SINGULAR = "the problem is nearly singular: raise alpha"
 
 
 @register(RidgeClassifier, kind="exact")
 def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
     """Divide the residuals of the converged solution by one minus the leverages."""
-    if classifier.class_weight:
-        raise NoShortcutError("class_weight is not supported")
-    if classifier.positive:
-        raise NoShortcutError("positive=True is not supported")
-    if np.size(classifier.alpha) != 1 or not np.all(classifier.alpha):
-        raise NoShortcutError("an alpha of 0, or one per class, is not supported")
-    rows = check_array(X, accept_sparse="csr", dtype=np.float64)
-    if min(rows.shape) > LARGEST_ORDER:
-        raise NoShortcutError(f"both rows and columns are more than {LARGEST_ORDER}")
-    codes = encode_labels(y, classifier.classes_, "y")
-    targets = _targets(codes, len(classifier.classes_))
+    refuse_if(classifier.class_weight, "class_weight is not supported")
+    refuse_if(classifier.positive, "positive=True is not supported")
+    single = np.size(classifier.alpha) == 1 and np.all(classifier.alpha)
+    refuse_if(not single, "an alpha of 0, or one per class, is not supported")
+    rows, codes = shared.rows_and_codes(classifier, X, y)
+    refuse_if(min(rows.shape) > LARGEST_ORDER, f"both rows and columns are more than {LARGEST_ORDER}")
+    targets = shared.one_vs_rest(codes, len(classifier.classes_))
     # An intercept without penalty is the same as centring.
     level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
     above_level = _primal if rows.shape[1] < rows.shape[0] else _dual
     alpha = np.asarray(classifier.alpha, dtype=np.float64).item()
     fits, left_out = above_level(rows, targets - level, alpha, classifier.fit_intercept)
     check_converged(classifier.decision_function(rows).reshape(targets.shape), level + fits, codes)
-    decision = level + left_out
-    if not classifier.fit_intercept:
-        decision[unconnected(rows)] = 0.0
-    return LeftOut(classifier.classes_, decision_function=decision[:, 0] if len(level) == 1 else decision)
-
-
-def _targets(codes: IntArray, n_classes: int) -> FloatArray:
-    """±1, a column per class, or one for two classes."""
-    positive = np.array([1]) if n_classes == 2 else np.arange(n_classes)
-    return np.where(codes[:, None] == positive, 1.0, -1.0)
+    return shared.linear_answers(classifier, rows, level + left_out)
 
 
 def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
-    """Fits and left-out fits, by a matrix of the order of the columns.
-
-    The latter are (fit - leverage target) / (1 - leverage).
-    """
+    """Fits and left-out fits, (fit - leverage target) / (1 - leverage), from a columns × columns matrix."""
     n, n_columns = rows.shape
     centre = np.ravel(rows.mean(axis=0)) if centred else np.zeros(n_columns)
     gram = np.zeros((n_columns, n_columns))
@@ -71,29 +56,23 @@ def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tupl
     for cut, part in dense_blocks(rows):
         deviations = part - centre
         leverages = (factored.squared_norms(deviations) + centred / n)[:, None]
-        if leverages.max() > _LARGEST_LEVERAGE:
-            raise NoShortcutError("a row is fitted by a coefficient of its own")
+        refuse_if(leverages.max() > _LARGEST_LEVERAGE, "a row is fitted by a coefficient of its own")
         own = leverages * targets[cut]
         fits[cut] = deviations @ weights
         rest = fits[cut] - own
-        # Of a row that has nothing in common with others nothing is left: rounding must not choose its label.
+        # Nothing is left of a row that shares nothing with others: rounding must not choose its label.
         rest[np.abs(rest) <= _ROUNDING * np.abs(own)] = 0
         left_out[cut] = rest / (1 - leverages)
     return fits, left_out
 
 
 def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
-    """Fits and left-out fits, by a matrix of the order of the rows.
-
-    With B the inverse of kernel + alpha, residuals are alpha B t, and one minus the leverages alpha diag(B),
-    less 1/n for an intercept. Hence the left-out fit of a row is minus the sum of the other rows' B t, over
-    its diagonal entry of B.
-    """
+    """Fits and left-out fits, -Σ B_ij t_j / B_ii over j ≠ i with B = (kernel + alpha)⁻¹, rows × rows."""
     n = len(targets)
     kernel, share = _kernel(rows, centred), 0.0
     if centred:
-        # The vector 1 has eigenvalue 0, and no part in targets and fits: give it a usual one, and take its
-        # share of B away again.
+        # The constant vector has eigenvalue 0, and targets and fits have no part of it: give it a typical
+        # eigenvalue, and subtract its share of B again.
         eigenvalue = np.trace(kernel) / n
         kernel += eigenvalue / n
         share = 1 / (n * (eigenvalue + alpha))
@@ -107,7 +86,7 @@ def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[
 
 
 def _kernel(rows: Any, centred: bool) -> FloatArray:
-    """Inner products of the rows."""
+    """Inner products of the rows, centred or not."""
     n, n_columns = rows.shape
     kernel = np.zeros((n, n))
     if not sp.issparse(rows):
@@ -142,23 +121,21 @@ class _Factored:
         try:
             self.factor = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            raise NoShortcutError("the problem is nearly singular: raise alpha") from None
-        if lapack.dpocon(self.factor, norm, uplo="L")[0] * _LARGEST_CONDITION < 1:
-            raise NoShortcutError("the problem is nearly singular: raise alpha")
+            raise NoShortcutError(_SINGULAR) from None
+        refuse_if(lapack.dpocon(self.factor, norm, uplo="L")[0] * _LARGEST_CONDITION < 1, _SINGULAR)
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """The inverse times columns."""
-        solved: FloatArray = cho_solve((self.factor, True), right / self.scale[:, None])
-        return solved / self.scale[:, None]
+        """Multiply columns by the inverse."""
+        solved = cho_solve((self.factor, True), right / self.scale[:, None])
+        return np.asarray(solved / self.scale[:, None])
 
     def squared_norms(self, rows: FloatArray) -> FloatArray:
-        """Of rows, in the metric of the inverse."""
+        """Squared lengths of rows in the metric of the inverse."""
         whitened = solve_triangular(self.factor, (rows / self.scale).T, lower=True, check_finite=False)
-        norms: FloatArray = (whitened**2).sum(axis=0)
-        return norms
+        return np.asarray((whitened**2).sum(axis=0))
 
     def inverse(self) -> FloatArray:
-        """The lower triangle of the inverse; overwrites the factor."""
+        """Return the lower triangle of the inverse, and overwrite the factor."""
         inverse: FloatArray = lapack.dpotri(self.factor, lower=1, overwrite_c=1)[0]
         inverse /= self.scale
         inverse /= self.scale[:, None]

@@ -1,78 +1,60 @@
-"""Linear SVM with squared hinge loss: what leaving a row out changes is solved for, not refitted."""
+"""Linear SVM with squared hinge loss: the change from leaving a row out is solved for, without a refit."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.svm import LinearSVC
-from sklearn.utils import check_array
 
-from transcendent._utils.arrays import (
-    AnyArray,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    encode_labels,
-    group_equal_rows,
-)
-from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import unconnected
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, group_equal_rows
+from transcendent.leave_one_out import shared
 from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
+from transcendent.leave_one_out.shared import refuse_if, rows_at_once
 from transcendent.leave_one_out.squared_hinge import Curvature, Problem, RowCache, solve
 from transcendent.leave_one_out.support_vectors import hinge
 
-_BLOCK = 1 << 23
 _PATIENCE = 30
 
 
 @register(LinearSVC, kind="exact")
 def linear_svm(svm: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Decision values of the squared hinge loss, one class against the rest if there are several."""
-    if svm.penalty != "l2" or svm.multi_class != "ovr":
-        raise NoShortcutError("LinearSVC has one for penalty='l2' and multi_class='ovr'")
+    """Decision values for either loss, one class against the rest if there are several."""
+    supported = svm.penalty == "l2" and svm.multi_class == "ovr"
+    refuse_if(not supported, "LinearSVC has one for penalty='l2' and multi_class='ovr'")
+    rows, codes = shared.rows_and_codes(svm, X, y)
+    of_class, targets = shared.class_costs(svm, y)[codes], shared.one_vs_rest(codes, len(svm.classes_))
     if svm.loss == "hinge":
-        return hinge(svm, X, y)
-    if svm.class_weight == "balanced":
-        raise NoShortcutError("class_weight='balanced' changes with the row left out")
-    codes = encode_labels(y, svm.classes_, "y")
-    rows = check_array(X, accept_sparse="csr", dtype=np.float64)
-    intercept = svm.intercept_scaling * np.ones((rows.shape[0], int(svm.fit_intercept)))
-    rows = sp.hstack([rows, intercept], format="csr") if sp.issparse(rows) else np.hstack([rows, intercept])
-    groups, first = group_equal_rows(rows)
-    distinct = rows[first]
-    columns = []
-    for c in range(len(svm.coef_)):
-        weights = np.append(svm.coef_[c], np.atleast_1d(svm.intercept_)[c : c + 1] / svm.intercept_scaling)
-        positive = codes == (c if len(svm.coef_) > 1 else 1)
-        key, members = np.unique(2 * groups + positive, return_inverse=True)
-        problem = Problem(
-            distinct[key // 2],
-            np.where(key % 2, 1.0, -1.0),
-            np.where(key % 2, *_costs(svm, c)),
-            np.bincount(members).astype(float),
-        )
-        columns.append(_left_out(problem, weights[: rows.shape[1]], members, codes))
-    decision = columns[0] if len(columns) == 1 else np.column_stack(columns)
-    if not svm.fit_intercept:
-        decision[unconnected(rows)] = 0.0
-    return LeftOut(svm.classes_, decision_function=decision)
+        solve_class = partial(hinge, svm, rows, svm.decision_function(rows).reshape(targets.shape), codes)
+    else:
+        extended = shared.with_intercept(rows, svm.intercept_scaling, int(svm.fit_intercept))
+        solve_class = partial(_squared_hinge, svm, extended, group_equal_rows(extended), codes)
+    decision = np.empty(targets.shape)
+    for k, target in enumerate(targets.T):
+        # With several classes, liblinear weights the class but not the rest.
+        cost = of_class if targets.shape[1] == 1 else np.where(target > 0, of_class, svm.C)
+        decision[:, k] = solve_class(k, target, cost)
+    return shared.linear_answers(svm, rows, decision)
 
 
-def _costs(svm: Any, c: int) -> tuple[float, float]:
-    """Twice the C of positive and of negative rows; of several classes, liblinear weighs the rest by 1."""
-    weight = dict.fromkeys(svm.classes_.tolist(), 1.0) | (svm.class_weight or {})
-    of_class = [2.0 * svm.C * weight[label] for label in svm.classes_.tolist()]
-    return (of_class[1], of_class[0]) if len(of_class) == 2 else (of_class[c], 2.0 * svm.C)
-
-
-def _left_out(problem: Problem, fitted: FloatArray, members: IntArray, codes: IntArray) -> FloatArray:
-    """Decision values of the rows, each left out, from the fitted weights.
-
-    ``members`` tells which row of the problem each is a copy of.
-    """
+def _squared_hinge(
+    svm: Any,
+    rows: Any,
+    groups: tuple[IntArray, IntArray],
+    codes: IntArray,
+    k: int,
+    target: FloatArray,
+    cost: FloatArray,
+) -> FloatArray:
+    """Left-out decision values of class k; rows in a group are equal."""
+    key, taken, members = np.unique(2 * groups[0] + (target > 0), return_index=True, return_inverse=True)
+    copies = np.bincount(members).astype(float)
+    problem = Problem(rows[groups[1][key // 2]], target[taken], 2.0 * cost[taken], copies)
+    weights = np.append(svm.coef_[k], np.atleast_1d(svm.intercept_)[k : k + 1] / svm.intercept_scaling)
+    fitted = weights[: rows.shape[1]]
     w, f, inside, curvature = solve(problem, fitted)
     check_converged((problem.X @ fitted)[members], f[members], codes)
     left_out = f.copy()
@@ -83,11 +65,12 @@ def _left_out(problem: Problem, fitted: FloatArray, members: IntArray, codes: In
 
 
 class _Removals:
-    """Leaves one copy of each row inside the margin out; these rows come first.
+    """Leaves out one copy of each row inside the margin; these rows come first.
 
-    With K = X H⁻¹ Xᵀ, taking weight off row i pulls all decision values along K_i. Rows that thereby cross
-    the margin are taken in or out too, by a system of as many equations, until no other row crosses. How
-    far the solution moves bounds which rows can: those are looked at, and the bound is checked at the end.
+    With K = X H⁻¹ Xᵀ, reducing the weight of row i moves all decision values along K_i. Rows that cross the
+    margin thereby are added or removed too, by a system with one equation for each, until no other row
+    crosses. The distance the solution moves bounds which rows can cross: only those are examined, and the
+    bound is checked at the end.
     """
 
     def __init__(self, problem: Problem, w: FloatArray, f: FloatArray, curvature: Curvature) -> None:
@@ -106,7 +89,7 @@ class _Removals:
         cost = self.problem.cost[rows]
         pull = -cost * self.residual[rows] / (1 - cost * self.kernel.squares[rows])
         first = np.abs(pull) * self.root[rows]
-        room = first / 8  # for corrections to move the solution by
+        room = first / 8  # how far corrections may move the solution
         values, todo = np.empty(len(pull)), np.arange(len(pull))
         while len(todo):
             todo = todo[np.argsort((first + room)[todo])]
@@ -120,19 +103,19 @@ class _Removals:
         return values
 
     def _blocks(self, todo: IntArray, reach: FloatArray) -> Iterator[IntArray]:
-        """Rows to leave out at once: those with about as many rows in reach."""
+        """Rows to leave out together: those with similarly many rows in reach."""
         near = np.searchsorted(self.nearness, reach, side="right")
         start = 0
         while start < len(todo):
             alike = int(np.searchsorted(near, 1.5 * near[start] + 100, side="right"))
-            stop = min(alike, start + min(256, max(1, _BLOCK // max(1, near[start]))))
+            stop = min(alike, start + min(256, rows_at_once(int(near[start]))))
             yield todo[start:stop]
             start = stop
 
     def _remove(self, rows: IntArray, pull: FloatArray, room: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Left-out decision values of some rows, and how far corrections move the solution (norm of H).
 
-        They hold if that is within ``room``: only rows that this lets cross are looked at.
+        Only rows that can cross within ``room`` are examined: the values hold if no correction exceeds it.
         """
         values, moved = self.f[rows] + pull * self.kernel.squares[rows], np.zeros(len(rows))
         reach = np.max(np.abs(pull) * self.root[rows] + room)
@@ -148,11 +131,11 @@ class _Removals:
         may_cross |= crossed
         kept = np.flatnonzero(may_cross[todo].any(axis=0))
         near, K, crossed = near[kept], K[:, kept], crossed[:, kept]
-        table = RowCache((len(near), len(near)), lambda some: self.kernel.part(near[some], near))
+        cache = RowCache((len(near), len(near)), lambda some: self.kernel.part(near[some], near))
         for _ in range(_PATIENCE):
             unsettled = [todo[:0]]
             for some in _similar_sizes(todo, crossed):
-                systems = _Systems(self, rows[some], K[some], crossed[some], near, table)
+                systems = _Systems(self, rows[some], K[some], crossed[some], near, cache)
                 values[some], moved[some] = systems.own_value(), systems.moved(pull[some])
                 now = self._crossed(rows[some], near, systems.values())
                 unsettled.append(some[(now != crossed[some]).any(axis=1)])
@@ -163,7 +146,7 @@ class _Removals:
         return values, moved
 
     def _crossed(self, rows: IntArray, near: IntArray, f: FloatArray) -> BoolArray:
-        """Which of the near rows change sides for each row left out; not itself if it has no copies."""
+        """Mask of the near rows that change sides for each row left out; not itself if it has no copies."""
         crossed: BoolArray = (self.problem.target[near] * f < 1) != self.inside[near]
         which, where = _positions(rows, near)
         alone = self.problem.copies[rows[which]] == 1
@@ -171,7 +154,7 @@ class _Removals:
         return crossed
 
     def _refit(self, row: int) -> float:
-        """The decision value of a row for which crossings do not settle."""
+        """Decision value of a row whose crossings do not settle."""
         copies = self.problem.copies.copy()
         copies[row] -= 1
         rest = replace(self.problem, copies=copies).take(copies > 0)
@@ -179,10 +162,10 @@ class _Removals:
 
 
 class _Systems:
-    """One system of equations per row left out: the row itself, and the rows that cross the margin with it.
+    """One system of equations per row left out, for it and the rows that cross the margin with it.
 
-    (S⁻¹ + K) e = target − f over these rows, with S the weights put on (entering) or taken off (leaving).
-    Then all decision values move by K e.
+    (S⁻¹ + K) e = target − f over these rows, with S the weights added (entering) or removed (leaving). All
+    decision values then move by K e.
     """
 
     def __init__(
@@ -192,22 +175,22 @@ class _Systems:
         K: FloatArray,
         crossed: BoolArray,
         near: IntArray,
-        table: RowCache,
+        cache: RowCache,
     ) -> None:
         problem = removals.problem
-        self.K, self.table, self.f, self.f_own = K, table, removals.f[near], removals.f[rows]
+        self.K, self.cache, self.f, self.f_own = K, cache, removals.f[near], removals.f[rows]
         weight, others = problem.cost[rows].copy(), crossed.copy()
         which, where = _positions(rows, near)
-        gone = crossed[which, where]  # its copies leave the margin with it
+        gone = crossed[which, where]  # the copies of such a row leave the margin with it
         weight[which[gone]] *= problem.copies[rows[which[gone]]]
         others[which, where] = False
         union = np.flatnonzero(others.any(axis=0))
-        between, places = table.part(union, union), table.places(union)
+        between, places = cache.part(union, union), cache.places(union)
         self.system, column = np.nonzero(others[:, union])
         count = np.bincount(self.system, minlength=len(rows))
         self.slot = 1 + np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count)
         self.place = places[column]
-        # Equation 0 is the row itself; a system with fewer equations than others is filled up with e = 0.
+        # Equation 0 is the row itself; shorter systems are padded with e = 0.
         shape = (len(rows), 1 + int(count.max(initial=0)))
         taken, real = np.zeros(shape, dtype=np.intp), np.zeros(shape, dtype=bool)
         taken[self.system, self.slot], real[self.system, self.slot] = column, True
@@ -227,11 +210,10 @@ class _Systems:
 
     def own_value(self) -> FloatArray:
         """Decision values of the rows left out."""
-        change: FloatArray = np.einsum("ti,ti->t", self.e, self.gram[:, 0, :])
-        return self.f_own + change
+        return np.asarray(self.f_own + np.einsum("ti,ti->t", self.e, self.gram[:, 0, :]))
 
     def moved(self, pull: FloatArray) -> FloatArray:
-        """How far the crossings move the solution, beyond what the row itself does."""
+        """How far the crossings move the solution, beyond the effect of the row itself."""
         beyond = self.e.copy()
         beyond[:, 0] -= pull
         squares: FloatArray = np.einsum("ti,tij,tj->t", beyond, self.gram, beyond)
@@ -241,16 +223,16 @@ class _Systems:
         """Decision values of the near rows."""
         spread = sp.csr_array(
             (self.e[self.system, self.slot], (self.system, self.place)),
-            shape=(len(self.e), len(self.table.rows)),
+            shape=(len(self.e), len(self.cache.rows)),
         )
-        f = spread @ self.table.rows
+        f = spread @ self.cache.rows
         f += self.e[:, :1] * self.K
         f += self.f
         return np.asarray(f)
 
 
 def _positions(rows: IntArray, near: IntArray) -> tuple[IntArray, IntArray]:
-    """Which of the rows are among the (sorted) near ones, and where."""
+    """Positions of the rows that are among the (sorted) near ones, and their places there."""
     where = np.minimum(np.searchsorted(near, rows), max(len(near) - 1, 0))
     which = np.flatnonzero(near[where] == rows) if len(near) else np.arange(0)
     return which, where[which]
@@ -261,6 +243,6 @@ def _similar_sizes(todo: IntArray, crossed: BoolArray) -> Iterator[IntArray]:
     count = crossed[todo].sum(axis=1)
     order = np.argsort(count)
     while len(order):
-        size = max(1, _BLOCK // (int(count[order[-1]]) + 1) ** 2)
+        size = rows_at_once((int(count[order[-1]]) + 1) ** 2)
         yield todo[order[-size:]]
         order = order[:-size]

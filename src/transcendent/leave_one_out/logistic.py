@@ -1,4 +1,4 @@
-"""Logistic regression: Newton steps from the solution of all rows to that without a row."""
+"""Logistic regression: Newton steps from the solution of all rows to the solution without a row."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,19 +8,19 @@ import scipy.sparse as sp
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, lapack, solve_triangular
 from scipy.special import expit, logsumexp, softmax
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils import check_array, compute_class_weight
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, take_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import block_slices, dense_blocks, unconnected
+from transcendent.leave_one_out import shared
 from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
+from transcendent.leave_one_out.shared import block_slices, dense, refuse_if
 
 TOLERANCE = 1e-5
-"""Of left-out decision values: steps are taken until a bound of the error, to first order, is below this."""
+"""Error of left-out decision values at which steps end, by a first-order bound."""
 
 LARGEST_ORDER = 6_000
-"""Of the Hessian: the number of columns (or of rows, if fewer) for two classes, more times for several."""
+"""Largest order of the Hessian: columns (or rows, if fewer) times the free outputs."""
 
 _POLISHED = 1e-10
 _NEWTON_STEPS = 100
@@ -30,25 +30,24 @@ _SPARSE = 0.1
 
 @register(LogisticRegression, kind="approximate")
 def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Step from the converged solution to those without one row, until `TOLERANCE` is estimated to be met."""
+    """Step from the converged solution to those without one row, until the error bound is `TOLERANCE`."""
     _check_supported(model)
     basis = _basis(len(model.classes_))
-    rows = check_array(X, accept_sparse="csr", dtype=np.float64)
+    # Scikit-learn has one row of coefficients for two classes, otherwise one per class.
+    projection = np.ones((1, 1)) if len(basis) == 2 else basis
+    rows, codes = shared.rows_and_codes(model, X, y)
     order = (min(rows.shape) + bool(model.fit_intercept)) * basis.shape[1]
-    if order > LARGEST_ORDER:
-        raise NoShortcutError(f"the Hessian is of order {order}, more than {LARGEST_ORDER}")
-    codes, apart = encode_labels(y, model.classes_, "y"), unconnected(rows)
-    weights = compute_class_weight(model.class_weight, classes=model.classes_, y=np.asarray(y))
-    rows, coefficients = _compact(rows, model.coef_.T @ _projection(basis))
+    refuse_if(order > LARGEST_ORDER, f"the Hessian is of order {order}, more than {LARGEST_ORDER}")
+    costs, apart = shared.class_costs(model, y)[codes], shared.unconnected(rows)
+    rows, coefficients = _compact(rows, model.coef_.T @ projection)
     penalty = np.ones(rows.shape[1])
     if model.fit_intercept:
         penalised = model.solver == "liblinear"
         scale = float(model.intercept_scaling) if penalised else 1.0
-        rows = _with_column(rows, scale)
+        rows = shared.with_intercept(rows, scale)
         penalty = np.append(penalty, float(penalised))
-        coefficients = np.vstack([coefficients, model.intercept_ @ _projection(basis) / scale])
-    problem = _Problem(rows, basis[codes], penalty, basis)
-    leaving_out = _LeavingOut(problem, model.C * weights[codes], coefficients)
+        coefficients = np.vstack([coefficients, model.intercept_ @ projection / scale])
+    leaving_out = _LeavingOut(_Problem(rows, basis[codes], penalty, basis), costs, coefficients)
     check_converged(rows @ coefficients, leaving_out.outputs, codes)
     left_out = leaving_out.decisions()
     if not model.fit_intercept:
@@ -56,58 +55,40 @@ def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
     if len(basis) == 2:
         chances = expit(np.hstack([-left_out, left_out]))
         return LeftOut(model.classes_, decision_function=left_out[:, 0], predict_proba=chances)
-    decision = left_out @ basis.T
-    return LeftOut(model.classes_, decision_function=decision, predict_proba=softmax(decision, axis=1))
+    return LeftOut(model.classes_, **shared.score_answers(left_out @ basis.T))
 
 
 def _check_supported(model: Any) -> None:
     penalty = getattr(model, "penalty", "deprecated")
     if penalty == "deprecated":
         penalty = f"l1_ratio={model.l1_ratio}" if model.l1_ratio else "l2"
-    if penalty != "l2":
-        raise NoShortcutError(f"penalties other than L2 are not supported: {penalty}")
-    if np.isinf(model.C):
-        raise NoShortcutError("C=inf, no penalty, is not supported")
-    if model.class_weight == "balanced":
-        raise NoShortcutError("class_weight='balanced' changes the weights of all rows when one is left out")
+    refuse_if(penalty != "l2", f"penalties other than L2 are not supported: {penalty}")
+    refuse_if(np.isinf(model.C), "C=inf, no penalty, is not supported")
     one_vs_rest = model.solver == "liblinear" and len(model.classes_) > 2
-    if one_vs_rest or getattr(model, "multi_class", "deprecated") not in ("deprecated", "auto"):
-        raise NoShortcutError("several classes are supported as multinomial only")
+    one_vs_rest |= getattr(model, "multi_class", "deprecated") not in ("deprecated", "auto")
+    refuse_if(one_vs_rest, "several classes are supported as multinomial only")
 
 
 def _basis(n_classes: int) -> FloatArray:
-    """(classes, outputs): scores of the classes from as many numbers as are free.
+    """(classes, outputs) matrix that gives the scores of the classes from the free outputs.
 
-    Two classes have scores 0 and f. Several have scores that sum to 0, as those of scikit-learn do; columns
-    are orthonormal, so that the penalty stays what it is.
+    Two classes have the scores 0 and f. The scores of several classes sum to 0, as in scikit-learn; its
+    columns are orthonormal, so that the penalty does not change.
     """
     if n_classes == 2:
         return np.array([[0.0], [1.0]])
     steps = np.tril(np.ones((n_classes, n_classes)))[:, 1:]
-    steps = np.linalg.qr(np.hstack([np.ones((n_classes, 1)), steps]))[0][:, 1:]
-    return np.asarray(steps, dtype=np.float64)
-
-
-def _projection(basis: FloatArray) -> FloatArray:
-    """From what scikit-learn holds, one row for two classes, to the outputs."""
-    return np.ones((1, 1)) if len(basis) == 2 else basis
-
-
-def _with_column(rows: Any, value: float) -> Any:
-    column = np.full((rows.shape[0], 1), value)
-    return sp.hstack([rows, column], format="csr") if sp.issparse(rows) else np.hstack([rows, column])
+    return np.asarray(np.linalg.qr(np.hstack([np.ones((n_classes, 1)), steps]))[0][:, 1:], dtype=np.float64)
 
 
 def _compact(rows: Any, coefficients: FloatArray) -> tuple[Any, FloatArray]:
-    """Rows of the same inner products with no more columns than rows, and coefficients of the same values.
+    """Rows with the same inner products and no more columns than rows, and coefficients that fit them.
 
-    The L2 penalty does not see the difference.
+    Decision values and the L2 penalty depend on inner products alone.
     """
     if rows.shape[1] <= rows.shape[0]:
         return rows, coefficients
-    products = rows @ rows.T
-    products = products.toarray() if sp.issparse(products) else products
-    factor, pivots, rank, _ = lapack.dpstrf(products, lower=1)
+    factor, pivots, rank, _ = lapack.dpstrf(dense(rows @ rows.T), lower=1)
     factor, pivots = np.tril(factor)[:, :rank], pivots - 1
     compact = np.empty_like(factor)
     compact[pivots] = factor
@@ -117,7 +98,7 @@ def _compact(rows: Any, coefficients: FloatArray) -> tuple[Any, FloatArray]:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Penalised multinomial likelihood of coefficients (columns, outputs), rows weighed by costs."""
+    """Σ cost · log-loss + ½ Σ penalty · coefficients², with coefficients of shape (columns, outputs)."""
 
     rows: Any
     targets: FloatArray
@@ -125,38 +106,36 @@ class _Problem:
     basis: FloatArray
 
     def means(self, outputs: FloatArray) -> FloatArray:
-        """Expected targets, for outputs of shape (rows, outputs, ...)."""
+        """Expected targets for outputs of shape (rows, outputs, ...)."""
         if len(self.basis) == 2:
             with np.errstate(over="ignore"):  # several times as fast as expit
                 return np.asarray(1 / (1 + np.exp(-outputs)))
         chances = softmax(np.einsum("km,nm...->nk...", self.basis, outputs), axis=1)
-        means: FloatArray = np.einsum("km,nk...->nm...", self.basis, chances)
-        return means
+        return np.asarray(np.einsum("km,nk...->nm...", self.basis, chances))
 
     def curvatures(self, outputs: FloatArray) -> FloatArray:
-        """Derivatives of the means, an (outputs, outputs) matrix per row."""
+        """Derivatives of the means: an (outputs, outputs) matrix per row."""
         chances, means = softmax(outputs @ self.basis.T, axis=1), self.means(outputs)
         squares = np.einsum("nk,km,kl->nml", chances, self.basis, self.basis, optimize=True)
-        curvatures: FloatArray = squares - means[:, :, None] * means[:, None, :]
-        return curvatures
+        return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
     def value(self, coefficients: FloatArray, outputs: FloatArray, costs: FloatArray) -> float:
         losses = logsumexp(outputs @ self.basis.T, axis=1) - (self.targets * outputs).sum(axis=1)
         return float(costs @ losses + self.penalty @ (coefficients**2).sum(axis=1) / 2)
 
     def hessian(self, weights: FloatArray) -> FloatArray:
-        """Of order columns × outputs, from the weighed curvatures of the rows."""
+        """Hessian of order columns × outputs, from the curvatures of the rows times their costs."""
         d, m = len(self.penalty), weights.shape[1]
         hessian = np.zeros((d, m, d, m))
         for a in range(m):
             for b in range(a, m):
-                hessian[:, a, :, b] = _weighed_products(self.rows, weights[:, a, b])
+                hessian[:, a, :, b] = _weighted_products(self.rows, weights[:, a, b])
                 hessian[:, b, :, a] = hessian[:, a, :, b]
             hessian[np.arange(d), a, np.arange(d), a] += self.penalty
         return hessian.reshape(d * m, d * m)
 
     def minimise(self, coefficients: FloatArray, costs: FloatArray) -> tuple[FloatArray, Any]:
-        """The best coefficients by Newton's method, and the factored Hessian there."""
+        """Best coefficients by Newton's method with step halving, and the factored Hessian there."""
         outputs = self.rows @ coefficients
         for _ in range(_NEWTON_STEPS):
             factor = _factored(self.hessian(costs[:, None, None] * self.curvatures(outputs)))
@@ -177,13 +156,12 @@ class _Problem:
         raise NoShortcutError("Newton's method does not converge: scale the features or lower C")
 
 
-def _weighed_products(rows: Any, weights: FloatArray) -> FloatArray:
-    """Sum of the outer products of the rows."""
+def _weighted_products(rows: Any, weights: FloatArray) -> FloatArray:
+    """Weighted sum of the outer products of the rows."""
     if sp.issparse(rows) and rows.nnz < _SPARSE * rows.shape[0] * rows.shape[1]:
-        products: FloatArray = (rows.T @ (sp.diags_array(weights) @ rows)).toarray()
-        return products
+        return dense(rows.T @ (sp.diags_array(weights) @ rows))
     products = np.zeros((rows.shape[1], rows.shape[1]))
-    for cut, part in dense_blocks(rows):
+    for cut, part in shared.dense_blocks(rows):
         products += part.T @ (weights[cut, None] * part)
     return products
 
@@ -198,9 +176,9 @@ def _factored(hessian: FloatArray) -> Any:
 class _LeavingOut:
     """Decision values of rows at the solutions without them.
 
-    Without row i the outputs of all rows change by δ, such that δ = K q, where K holds what a unit of slope
-    at one row changes at another, q_i is all of the slope of row i and q_j of other rows what the
-    curvature at the solution overestimates of their slopes' change. Row i itself is solved for.
+    Without row i all outputs change by δ = K q. K is the response of the outputs to a unit of slope at each
+    row; q_i is the whole slope of row i, and q_j the error of the linear prediction of the slope of row j.
+    The equation of row i itself is solved implicitly.
     """
 
     def __init__(self, problem: _Problem, costs: FloatArray, coefficients: FloatArray) -> None:
@@ -222,7 +200,7 @@ class _LeavingOut:
         far = np.flatnonzero(~(errors <= TOLERANCE))
         for cut in block_slices(len(far), n * m):
             changes[far[cut]] = self._iterate(far[cut])
-        decisions: FloatArray = self.outputs + changes
+        decisions = np.asarray(self.outputs + changes)
         for i in np.flatnonzero(np.isnan(changes).any(axis=1)):
             decisions[i] = self._refit(int(i))
         return decisions
@@ -230,8 +208,8 @@ class _LeavingOut:
     def _one_step(self, kernels: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Changes by one Newton step, and bounds of their errors.
 
-        Curvatures change by a factor of at most exp(t) where scores change by t, and scores of other rows by
-        at most the length of the step in the metric of the Hessian times that of the row.
+        Curvatures change by a factor of at most exp(t) if scores change by t. Scores of other rows change by
+        at most the length of the step times that of the row, in the metrics of the Hessian and its inverse.
         """
         without = np.linalg.solve(np.eye(kernels.shape[1]) - kernels @ self.weights, kernels)
         changes = np.einsum("nml,nl->nm", without, self.slopes)
@@ -244,10 +222,12 @@ class _LeavingOut:
         return changes, errors
 
     def _respond(self, left_out: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows, how coefficients respond to a unit of slope at them, (columns, outputs, rows, outputs), and
-        how their own outputs do, (rows, outputs, outputs)."""
-        part = take_rows(self.problem.rows, left_out)
-        part = part.toarray() if sp.issparse(part) else part
+        """Rows, and the responses to a unit of slope at them.
+
+        Responses of the coefficients are (columns, outputs, rows, outputs), of the rows' own outputs (rows,
+        outputs, outputs).
+        """
+        part = dense(take_rows(self.problem.rows, left_out))
         (b, d), m = part.shape, self.outputs.shape[1]
         units = np.zeros((d, m, b, m))
         for a in range(m):
@@ -256,11 +236,10 @@ class _LeavingOut:
         return part, responses, np.einsum("bd,dmbl->bml", part, responses, optimize=True)
 
     def _solve(self, right: FloatArray) -> FloatArray:
-        solved: FloatArray = cho_solve(self.factor, right, check_finite=False)
-        return solved
+        return np.asarray(cho_solve(self.factor, right, check_finite=False))
 
     def _iterate(self, left_out: IntArray) -> FloatArray:
-        """Changes of the own outputs of rows left out, NaN where the steps do not converge."""
+        """Changes of the rows' own outputs, NaN where the steps do not converge."""
         problem, (n, m), d = self.problem, self.outputs.shape, len(self.problem.penalty)
         result = np.full((len(left_out), m), np.nan)
         part, responses, kernels = self._respond(left_out)
@@ -281,7 +260,7 @@ class _LeavingOut:
             own_change = np.einsum("bml,bl->bm", implicit[active], own_pull)
             squares = ((new_pulls - pulls) * change).sum(axis=0)
             squares += np.einsum("bm,bml,bl->b", own_change, self.weights[taken], own_pull)
-            # The next change is shorter by as much as curvatures have changed; those after it, again.
+            # Each further change is shorter than the last by the relative change of the curvatures.
             factor = np.minimum(1, 2 * np.expm1(np.minimum(1, largest)))
             going = ~(reach[active] * np.sqrt(squares) * factor <= TOLERANCE)
             result[active[~going]] = (own + own_change)[~going]
@@ -292,7 +271,7 @@ class _LeavingOut:
         return result
 
     def _excess(self, moved: FloatArray, left_out: IntArray) -> tuple[FloatArray, FloatArray]:
-        """What curvatures overestimate of the changes of slopes, and the largest change of a score."""
+        """Errors of the linear prediction of slopes, and the largest change of a score."""
         outputs = self.outputs[:, :, None]
         bends = self.problem.means(outputs + moved)
         bends -= self.means[:, :, None]
@@ -308,5 +287,4 @@ class _LeavingOut:
         costs = self.costs.copy()
         costs[left_out] = 0
         coefficients, _ = self.problem.minimise(self.coefficients, costs)
-        decision: FloatArray = np.ravel(take_rows(self.problem.rows, np.array([left_out])) @ coefficients)
-        return decision
+        return np.ravel(take_rows(self.problem.rows, np.array([left_out])) @ coefficients)

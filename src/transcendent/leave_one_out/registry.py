@@ -1,4 +1,4 @@
-"""Which detectors can say what they would answer had a training row been left out, and where they cannot."""
+"""Registry of the detector types with a leave-one-out shortcut, and the reasons why others have none."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, count_rows
+from transcendent._utils.arrays import AnyArray, count_rows
 from transcendent._utils.estimators import see_through
 from transcendent.errors import NoShortcutError
 
@@ -17,19 +17,19 @@ Kind = Literal["exact", "approximate"]
 
 
 class LeftOut:
-    """A detector's answers about its training rows, each given as if that row had not been fitted on.
+    """A detector's answers about its training rows, each as if the detector had not been fitted on that row.
 
-    It stands in for the detector when a measure scores those rows.
+    It replaces the detector when a measure scores those rows.
 
     Parameters
     ----------
     classes : array
         The labels, as in ``classes_`` of the detector.
     predict : array of shape (n,), optional
-        The left-out labels; by default those of the highest of the first of ``answers``.
+        The left-out labels; by default the highest of the first of ``answers``.
     **answers : arrays
-        What a method of the detector would return, under the name of the method: ``decision_function``,
-        ``predict_proba`` and so on, one row per training row.
+        What a method of the detector would return, by the name of the method (``decision_function``,
+        ``predict_proba``, …), one row per training row.
 
     Examples
     --------
@@ -43,7 +43,10 @@ class LeftOut:
         self.classes_: AnyArray = np.asarray(classes)
         self._answers = {name: np.asarray(values) for name, values in answers.items()}
         if predict is None:
-            predict = self.classes_[_highest(next(iter(self._answers.values())))]
+            values: AnyArray = next(iter(self._answers.values()))
+            predict = self.classes_[
+                (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1)
+            ]
         self._answers["predict"] = np.asarray(predict)
 
     def __getattr__(self, name: str) -> Callable[[Any], AnyArray]:
@@ -64,7 +67,7 @@ Function = Callable[[Any, Any, AnyArray], LeftOut]
 
 @dataclass(frozen=True)
 class Shortcut:
-    """How a type of detector is left out of, and whether that is what refitting would give."""
+    """How rows are left out for one detector type, and whether the answers equal those of refitting."""
 
     kind: Kind
     function: Function
@@ -74,12 +77,12 @@ SHORTCUTS: dict[type, Shortcut] = {}
 
 
 def register(*estimators: type, kind: Kind) -> Callable[[Function], Function]:
-    """Register a function that leaves rows out of fitted detectors of exactly these types.
+    """Register a leave-one-out shortcut for detectors of exactly these types, not of subclasses.
 
     The function is called with the detector fitted on all rows, the rows and their labels. It returns
-    `LeftOut` answers, or raises `NoShortcutError` with the reason where it does not hold: then the rows
-    are refitted. A pipeline is looked through if its steps learn nothing from the rows. The last function
-    registered for a type counts; subclasses are other types.
+    `LeftOut` answers, or raises `NoShortcutError` with the reason why it does not hold; then the detector is
+    refitted once per row. A pipeline has the shortcut of its last step if the others learn nothing from the
+    rows. A later registration for a type replaces an earlier one.
 
     Parameters
     ----------
@@ -100,7 +103,7 @@ def register(*estimators: type, kind: Kind) -> Callable[[Function], Function]:
 
 
 def find_shortcut(model: Any, params: dict[str, Any]) -> Shortcut:
-    """The shortcut for a fitted detector, a pipeline included; NoShortcutError says why there is none."""
+    """Return the shortcut for a fitted detector or pipeline, or raise `NoShortcutError` with the reason."""
     if isinstance(model, FrozenEstimator):
         return Shortcut("exact", lambda frozen, X, y: frozen)  # noqa: ARG005
     if params:
@@ -115,10 +118,3 @@ def find_shortcut(model: Any, params: dict[str, Any]) -> Shortcut:
     if type(model) not in SHORTCUTS:
         raise NoShortcutError(f"none is registered for {type(model).__name__}")
     return SHORTCUTS[type(model)]
-
-
-def _highest(values: FloatArray) -> IntArray:
-    if values.ndim == 1:
-        return (values > 0).astype(np.intp)
-    codes: IntArray = np.argmax(values, axis=1)
-    return codes

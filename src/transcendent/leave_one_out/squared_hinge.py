@@ -1,6 +1,5 @@
 """Squared hinge loss: the solution of a linear SVM, and how decision values respond to weights of rows."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,18 +11,20 @@ from scipy import linalg
 from sklearn.utils.extmath import row_norms
 
 from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks
-from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.shared import dense, refuse_if, rows_at_once
 
 MAX_ORDER = 12_000
-"""Columns or rows inside the margin, whichever are fewer: a matrix of that order is inverted (1.2 GB)."""
+"""Largest order of the matrix that is inverted (1.2 GB): columns or rows inside the margin, if fewer."""
 
 MAX_CROSSED = 1 << 28
 """Rows inside the margin times rows outside, where columns are more than the former (2 GB)."""
 
 MAX_CURVATURE = 1e11
-"""Of the loss, summed over directions: beyond it, double precision does not give 1e-6 of a score."""
+"""Largest trace of the Hessian of the loss: beyond it, double precision does not give 1e-6 of a score."""
 
-_BLOCK = 1 << 23
+_TOO_CURVED = (
+    "C times the squared rows is so large that rounding errors would show: scale the features or lower C"
+)
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Problem:
     copies: FloatArray
 
     def value(self, w: FloatArray, f: FloatArray) -> float:
-        """What is minimised, given the decision values f of w."""
+        """Value of the objective at w with the decision values f."""
         slack = np.maximum(0.0, 1 - self.target * f)
         return float(w @ w + np.sum(self.cost * self.copies * slack**2)) / 2
 
     def gradient(self, w: FloatArray, f: FloatArray) -> FloatArray:
-        """Its slope."""
+        """Gradient of the objective."""
         slack = np.maximum(0.0, 1 - self.target * f)
         return np.asarray(w - self.X.T @ (self.cost * self.copies * slack * self.target))
 
@@ -51,12 +52,15 @@ class Problem:
 
 
 def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray, "Curvature"]:
-    """The solution, its decision values, which rows are inside the margin, and H: Newton's method, finite."""
+    """Solve by Newton's method, which ends after finitely many steps.
+
+    Returns the solution, its decision values, the mask of the rows inside the margin, and the curvature.
+    """
     f = problem.X @ w
     value = problem.value(w, f)
     while True:
         inside = problem.target * f < 1
-        curvature = _curvature(problem.take(inside))
+        curvature = Curvature(problem.take(inside))
         best = curvature.minimiser(w)
         f_best = problem.X @ best
         if np.array_equal(problem.target * f_best < 1, inside):
@@ -69,25 +73,39 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
                 break
             length /= 2
         if value >= before * (1 - 1e-14):  # the rows in doubt are on the margin, to the last bits
-            if np.linalg.norm(problem.gradient(best, f_best)) > 1e-8 * np.linalg.norm(best):
-                raise NoShortcutError(
-                    "its solution cannot be computed accurately at this C: scale the features or lower C"
-                )
+            refuse_if(
+                np.linalg.norm(problem.gradient(best, f_best)) > 1e-8 * np.linalg.norm(best),
+                "its solution cannot be computed accurately at this C: scale the features or lower C",
+            )
             return best, f_best, inside, curvature
         w, f = trial, f_trial
 
 
-class Curvature(ABC):
-    """H = I + Xᵀ diag(weight) X over the rows inside the margin, and K = X H⁻¹ Xᵀ over all."""
+class Curvature:
+    """H = I + Xᵀ diag(weight) X over the rows inside the margin, with the factor of a matrix.
+
+    For few columns (``primal``) H itself is factored. For few rows it is A⁻¹ = X Xᵀ + diag(1 / weight), from
+    which H⁻¹ = I - Xᵀ A X.
+    """
 
     def __init__(self, rows: Problem) -> None:
         self.X, self.target, self.weight = rows.X, rows.target, rows.cost * rows.copies
-        matrix = self._matrix()
+        n, width = rows.X.shape
+        self.primal = width <= n
+        too_large = f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}"
+        refuse_if(min(n, width) > MAX_ORDER, too_large)
+        refuse_if(np.sum(self.weight * row_norms(rows.X, squared=True)) > MAX_CURVATURE, _TOO_CURVED)
+        if self.primal:
+            scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X
+            matrix = dense(scaled.T @ scaled)
+        else:
+            matrix = dense(self.X @ self.X.T)
+        matrix[np.diag_indices_from(matrix)] += 1.0 if self.primal else 1.0 / self.weight
         self.factor = linalg.cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
 
     @cached_property
     def inverse(self) -> FloatArray:
-        """Of the matrix that was factored."""
+        """Inverse of the matrix that was factored."""
         lower, _ = linalg.lapack.dpotri(self.factor, lower=1)
         return np.ascontiguousarray(lower + np.tril(lower, -1).T)
 
@@ -97,87 +115,45 @@ class Curvature(ABC):
         One step is enough in exact arithmetic; the others repair rounding, which a large cost magnifies.
         """
         for _ in range(3):
-            w = w - self.solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
+            w = w - self._solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
         return w
 
-    @abstractmethod
-    def _matrix(self) -> FloatArray:
-        """What is factored."""
+    def kernel(self, X: Any) -> "Kernel":
+        """K = X H⁻¹ Xᵀ of all rows, those inside the margin first."""
+        return _PrimalKernel(self, X) if self.primal else _DualKernel(self, X)
 
-    @abstractmethod
-    def solve(self, vector: FloatArray) -> FloatArray:
+    def _solve(self, vector: FloatArray) -> FloatArray:
         """H⁻¹ times a vector."""
-
-    @abstractmethod
-    def kernel(self, X: Any) -> "Kernel":
-        """K of all rows, those inside the margin first."""
-
-
-class Kernel(ABC):
-    """K = X H⁻¹ Xᵀ, in parts."""
-
-    squares: FloatArray
-    """Its diagonal."""
-
-    @abstractmethod
-    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """K between rows and columns, each with the rows inside the margin first."""
+        right = vector if self.primal else self.X @ vector
+        solved = linalg.cho_solve((self.factor, True), right, check_finite=False)
+        return np.asarray(solved if self.primal else vector - self.X.T @ solved)
 
 
-class _Primal(Curvature):
-    """For few columns: H itself is factored."""
+class _PrimalKernel:
+    """K from H⁻¹; ``squares`` is its diagonal."""
 
-    def _matrix(self) -> FloatArray:
-        scaled = sp.diags_array(np.sqrt(self.weight)) @ self.X
-        matrix = _dense(scaled.T @ scaled)
-        matrix[np.diag_indices_from(matrix)] += 1.0
-        return matrix
-
-    def solve(self, vector: FloatArray) -> FloatArray:
-        return np.asarray(linalg.cho_solve((self.factor, True), vector, check_finite=False))
-
-    def kernel(self, X: Any) -> "Kernel":
-        return _PrimalKernel(self, X)
-
-
-class _PrimalKernel(Kernel):
-    def __init__(self, curvature: _Primal, X: Any) -> None:
+    def __init__(self, curvature: Curvature, X: Any) -> None:
         self.X, self.inverse = X, curvature.inverse
         self.squares = _quadratic_forms(X, self.inverse)
 
     def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """K between rows and columns."""
         solved = np.ascontiguousarray((self.X[rows] @ self.inverse).T)
         return _transposed_product(self.X[columns], solved)
 
 
-class _Dual(Curvature):
-    """For few rows inside the margin: A⁻¹ = X Xᵀ + diag(1 / weight) is factored; H⁻¹ = I - Xᵀ A X."""
+class _DualKernel:
+    """K from A: known between rows inside the margin, computed at once across it, row by row outside it."""
 
-    def _matrix(self) -> FloatArray:
-        matrix = _dense(self.X @ self.X.T)
-        matrix[np.diag_indices_from(matrix)] += 1.0 / self.weight
-        return matrix
-
-    def solve(self, vector: FloatArray) -> FloatArray:
-        inner = linalg.cho_solve((self.factor, True), self.X @ vector, check_finite=False)
-        return np.asarray(vector - self.X.T @ inner)
-
-    def kernel(self, X: Any) -> "Kernel":
-        return _DualKernel(self, X)
-
-
-class _DualKernel(Kernel):
-    """From A: within the margin K is known, across it is computed at once, beyond it row by row."""
-
-    def __init__(self, curvature: _Dual, X: Any) -> None:
+    def __init__(self, curvature: Curvature, X: Any) -> None:
         self.inverse, self.weight, self.inside = curvature.inverse, curvature.weight, curvature.X
         self.outside = X[len(self.weight) :]
-        self.inside_t, self.outside_t = (_transposed(rows) for rows in (self.inside, self.outside))
+        self.inside_t, self.outside_t = (
+            sp.csr_array(rows.T) if sp.issparse(rows) else rows.T for rows in (self.inside, self.outside)
+        )
         size = self.inside.shape[0], self.outside.shape[0]
-        if size[0] * size[1] > MAX_CROSSED:
-            raise NoShortcutError(
-                f"{size[0]} rows inside the margin times {size[1]} outside is above {MAX_CROSSED:,}"
-            )
+        crossed = f"{size[0]} rows inside the margin times {size[1]} outside"
+        refuse_if(size[0] * size[1] > MAX_CROSSED, f"{crossed} is above {MAX_CROSSED:,}")
         self.across = np.empty(size)
         for cut in self._cuts(size[0]):
             self.across[cut] = self._outwards(self.inverse[cut] / self.weight[cut, None])
@@ -186,6 +162,7 @@ class _DualKernel(Kernel):
         self.squares = np.concatenate([own, self._outer_squares()])
 
     def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """K between rows and columns, each with those inside the margin first."""
         n, kernel = len(self.weight), np.empty((len(rows), len(columns)))
         r, c = np.count_nonzero(rows < n), np.count_nonzero(columns < n)
         kernel[:r, :c] = self._within(rows[:r], columns[:c])
@@ -195,7 +172,7 @@ class _DualKernel(Kernel):
         return kernel
 
     def _within(self, a: IntArray, b: IntArray) -> FloatArray:
-        """diag(1 / weight) - A / (weight weightᵀ); the difference H⁻¹ stands for would lose digits."""
+        """diag(1 / weight) - A / (weight weightᵀ), which keeps digits that X H⁻¹ Xᵀ would lose."""
         kernel = -self.inverse[np.ix_(a, b)] / (self.weight[a, None] * self.weight[b])
         same = a[:, None] == b
         kernel[same] += np.broadcast_to(1.0 / self.weight[b], kernel.shape)[same]
@@ -203,8 +180,8 @@ class _DualKernel(Kernel):
 
     def _outer_squares(self) -> FloatArray:
         squares = np.asarray(row_norms(self.outside, squared=True))
-        for cut in chunks(len(squares), max(1, _BLOCK // len(self.weight))):
-            products = _dense(self.outside[cut] @ self.inside_t)
+        for cut in chunks(len(squares), rows_at_once(len(self.weight))):
+            products = dense(self.outside[cut] @ self.inside_t)
             squares[cut] -= np.einsum("oi,io->o", products * self.weight, self.across[:, cut])
         return squares
 
@@ -215,28 +192,19 @@ class _DualKernel(Kernel):
     def _beyond(self, o: IntArray) -> FloatArray:
         kernel = np.empty((len(o), self.outside.shape[0]))
         for cut in self._cuts(len(o)):
-            direct = _dense(self.outside[o[cut]] @ self.outside_t)
+            direct = dense(self.outside[o[cut]] @ self.outside_t)
             kernel[cut] = direct - self._outwards((self.weight[:, None] * self.across[:, o[cut]]).T)
         return kernel
 
     def _cuts(self, n: int) -> Iterator[slice]:
-        return chunks(n, max(1, _BLOCK // self.inside.shape[1]))
+        return chunks(n, rows_at_once(self.inside.shape[1]))
 
 
-def _curvature(rows: Problem) -> Curvature:
-    n, width = rows.X.shape
-    if min(n, width) > MAX_ORDER:
-        raise NoShortcutError(f"{n} rows inside the margin and {width} columns are both above {MAX_ORDER}")
-    if np.sum(rows.cost * rows.copies * row_norms(rows.X, squared=True)) > MAX_CURVATURE:
-        raise NoShortcutError(
-            "C times the squared rows is so large that rounding errors would show: scale the features or "
-            "lower C"
-        )
-    return _Primal(rows) if width <= n else _Dual(rows)
+Kernel = _PrimalKernel | _DualKernel
 
 
 class RowCache:
-    """Rows of a matrix, computed when first asked for."""
+    """Rows of a matrix, each computed when first needed."""
 
     def __init__(self, shape: tuple[int, int], compute: Callable[[IntArray], FloatArray]) -> None:
         self.compute, self.place = compute, np.full(shape[0], -1)
@@ -244,15 +212,14 @@ class RowCache:
 
     @property
     def rows(self) -> FloatArray:
-        """Those computed so far."""
+        """Rows computed so far."""
         return self.room[: self.filled]
 
     def places(self, wanted: IntArray) -> IntArray:
-        """Where in ``rows`` the wanted ones are."""
+        """Positions of the wanted rows in ``rows``."""
         new = wanted[self.place[wanted] < 0]
         if len(new):
-            computed = self.compute(new)
-            end = self.filled + len(new)
+            computed, end = self.compute(new), self.filled + len(new)
             if end > len(self.room):
                 grown = np.empty((2 * end, self.room.shape[1]))
                 grown[: self.filled] = self.rows
@@ -264,20 +231,20 @@ class RowCache:
 
     def part(self, wanted: IntArray, columns: IntArray) -> FloatArray:
         """Some columns of the wanted rows."""
-        places = self.places(wanted)
+        places = self.places(wanted)  # first: it may replace ``rows``
         return self.rows[np.ix_(places, columns)]
 
 
 def _quadratic_forms(X: Any, matrix: FloatArray) -> FloatArray:
-    """xᵀ M x of each row."""
+    """xᵀ M x of each row x."""
     if not sp.issparse(X):
-        cuts = chunks(X.shape[0], max(1, _BLOCK // X.shape[1]))
+        cuts = chunks(X.shape[0], rows_at_once(X.shape[1]))
         return np.concatenate([np.einsum("ij,ij->i", X[cut] @ matrix, X[cut]) for cut in cuts])
-    # Rows with as many non-zeros together: their part of M is gathered, never M times a row.
+    # Rows with equally many non-zeros are taken together, and only their entries of M are gathered.
     forms, lengths, flat = np.zeros(X.shape[0]), np.diff(X.indptr), np.ravel(matrix)
     for length in np.unique(lengths[lengths > 0]):
         alike = np.flatnonzero(lengths == length)
-        for cut in chunks(len(alike), max(1, _BLOCK // int(length) ** 2)):
+        for cut in chunks(len(alike), rows_at_once(int(length) ** 2)):
             at = X.indptr[alike[cut], None] + np.arange(length)
             index, data = X.indices[at].astype(np.intp), X.data[at]
             part = flat.take(index[:, :, None] * len(matrix) + index[:, None, :])
@@ -286,16 +253,8 @@ def _quadratic_forms(X: Any, matrix: FloatArray) -> FloatArray:
 
 
 def _transposed_product(X: Any, Y: FloatArray) -> FloatArray:
-    """(X Y)ᵀ, in parts that are transposed in the processor's cache."""
+    """(X Y)ᵀ, in blocks small enough to be transposed in the processor's cache."""
     product = np.empty((Y.shape[1], X.shape[0]))
     for cut in chunks(X.shape[0], max(1, (1 << 17) // max(1, Y.shape[1]))):
         product[:, cut] = (X[cut] @ Y).T
     return product
-
-
-def _transposed(matrix: Any) -> Any:
-    return sp.csr_array(matrix.T) if sp.issparse(matrix) else matrix.T
-
-
-def _dense(matrix: Any) -> FloatArray:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)

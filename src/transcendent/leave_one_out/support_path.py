@@ -1,10 +1,9 @@
-"""The dual problem of a support vector machine with hinge loss, and its optimum on the move.
+"""The dual problem of a support vector machine with hinge loss, and the path of its optimum.
 
-With signed coefficients β it is to minimise ½βᵀKβ − yᵀβ for low ≤ β ≤ high, and Σβ = 0 if there is an
-intercept b that is not penalised. At the optimum the residuals e = Kβ + b − y are zero on the margin, where β
-is free, ≥ 0 where β is low and ≤ 0 where it is high. While the coefficient of a row is driven to zero, the
-optimum moves along straight lines, with a turn whenever a row enters or leaves the margin (Cauwenberghs and
-Poggio, 2000).
+Minimise ½βᵀKβ − yᵀβ for low ≤ β ≤ high, with Σβ = 0 if there is an intercept b without penalty. At the
+optimum the residuals e = Kβ + b − y are 0 on the margin, where β is free, ≥ 0 where β is low and ≤ 0 where it
+is high. While the coefficient of a row goes to zero, the optimum moves along straight lines and turns
+whenever a row enters or leaves the margin (Cauwenberghs and Poggio, 2000).
 """
 
 import warnings
@@ -13,25 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks
-from transcendent.errors import NoShortcutError
+from transcendent.leave_one_out.shared import dense, refuse_if, rows_at_once
 
 MAX_BYTES = 1 << 30
-"""Of the kernel between the rows on the margin and all rows; a few times as much is used altogether."""
+"""Largest kernel between the rows on the margin and all rows; a few times as much is used altogether."""
 
 SINGULAR = 1e-10
-"""A row adds nothing to others on the margin if it leaves this share of the kernel of a row with itself."""
+"""A row depends on others on the margin if they explain its kernel with itself up to this share."""
 
 LOST = (
     "the rows on the margin determine the solution too badly at this C: scale the features, raise max_iter, "
     "lower tol or choose another C"
 )
 
-_BLOCK_BYTES = 1 << 26
 _MAX_SWAPPED = 100
 
 Kernel = Callable[[Any, Any], Any]
@@ -39,7 +36,7 @@ Kernel = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Dual:
-    """A problem with distinct rows; that of ``svm`` by libsvm, or else one without a free intercept."""
+    """A problem with distinct rows: libsvm's for ``svm``, or one without a free intercept if that is None."""
 
     X: Any
     kernel: Kernel
@@ -55,74 +52,70 @@ class Dual:
         return self.svm is not None
 
     def rows(self, rows: IntArray) -> FloatArray:
-        """Rows of the kernel matrix as the problem has them: libsvm's is in single precision."""
+        """Rows of the kernel matrix of the problem; libsvm has it in single precision."""
         return self.rounded(self.exact_rows(rows))
 
     def exact_rows(self, rows: IntArray) -> FloatArray:
-        """Rows of the kernel matrix as decision values have them."""
+        """Rows of the kernel matrix in the precision of decision values."""
         return np.asarray(self.kernel(self.X[rows], self.X)) if len(rows) else np.empty((0, len(self.y)))
 
     def rounded(self, values: FloatArray) -> FloatArray:
-        """Values of the kernel in the precision of the problem."""
+        """Values of the kernel rounded to the precision of the problem."""
         return values.astype(np.float32).astype(np.float64) if self.biased else values
 
     def free(self, beta: FloatArray) -> BoolArray:
-        """Which coefficients are at no bound."""
+        """Mask of the coefficients that are at no bound."""
         return (self.low < beta) & (beta < self.high)
 
     def snapped(self, beta: FloatArray) -> FloatArray:
-        """Coefficients with those at a bound, to rounding, exactly there."""
+        """Coefficients, with those within rounding of a bound exactly on it."""
         tiny = 1e-12 * (self.high - self.low)
         beta = np.where(beta - self.low <= tiny, self.low, beta)
         return np.where(self.high - beta <= tiny, self.high, beta)
 
     def shift(self, beta: FloatArray, e: FloatArray, edge: int = 0) -> float:
-        """What to add to the intercept: by the free rows, else the middle (edge: -1, 1) of its range."""
+        """Correction of the intercept by the free rows, or to the middle (or edge: -1, 1) of its range."""
         if not self.biased:
             return 0.0
         free = self.free(beta)
         if free.any():
             return float(-e[free].mean())
         able = beta < self.high, beta > self.low
-        if not (able[0].any() and able[1].any()):
-            raise NoShortcutError(LOST)
+        refuse_if(not (able[0].any() and able[1].any()), LOST)
         least, most = -e[able[0]].min(), -e[able[1]].max()
         return float((least, (least + most) / 2, most)[edge + 1])
 
     def is_solved(self, beta: FloatArray, e: FloatArray, close: float = 1e-9) -> bool:
-        """Whether it is optimal, to a share of the spread of decision values and to rounding."""
+        """Whether it is optimal, up to a share of the spread of decision values and rounding."""
         wrong = np.maximum(np.where(beta < self.high, -e, 0.0), np.where(beta > self.low, e, 0.0)).max()
         unbalanced = self.scale * abs(beta.sum()) if self.biased else 0.0
         tolerance = close * (e + self.y).std() + 1e-12 + 1e-14 * self.scale * np.abs(beta).sum()
         return bool(max(wrong, unbalanced) <= tolerance)
 
     def solution(self, beta: FloatArray) -> "Solution":
-        """Coefficients that should solve it, with the intercept and the residuals."""
+        """Coefficients that should be optimal, with their intercept and residuals."""
         beta = self.snapped(beta)
         e = combine(beta, self.rows) - self.y
         intercept = self.shift(beta, e)
         return Solution(beta, intercept, e + intercept)
 
     def refitted(self) -> "Solution":
-        """What libsvm makes of it."""
-        if self.svm is None:
-            raise NoShortcutError(LOST)
+        """Solve the problem anew with libsvm."""
+        refuse_if(self.svm is None, LOST)
         beta, rows = np.zeros(len(self.y)), np.flatnonzero(self.low < self.high)
         max_iter = 100_000 + 100 * len(rows)
         svm = clone(self.svm).set_params(C=1.0, class_weight=None, tol=1e-10, max_iter=max_iter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             svm.fit(self.X[rows], self.y[rows], sample_weight=(self.high - self.low)[rows])
-        if svm.fit_status_:
-            raise NoShortcutError(LOST)
+        refuse_if(svm.fit_status_, LOST)
         beta[rows] = -coefficients(svm, (self.y[rows] > 0).astype(np.intp), 0, 1)
         solution = self.solution(beta)
-        if not self.is_solved(solution.beta, solution.e, close=1e-6):
-            raise NoShortcutError(LOST)
+        refuse_if(not self.is_solved(solution.beta, solution.e, close=1e-6), LOST)
         return solution
 
     def without(self, row: int, kept: float) -> "Dual":
-        """The problem with a share of the copies of a row."""
+        """The problem with only a share of the copies of a row."""
         low, high = self.low.copy(), self.high.copy()
         low[row], high[row] = kept * low[row], kept * high[row]
         return replace(self, low=low, high=high)
@@ -143,40 +136,33 @@ class LostError(Exception):
 
 def coefficients(svm: Any, codes: IntArray, first: int, second: int) -> FloatArray:
     """Signed coefficients of all rows in libsvm's solution for two classes, positive for the first."""
-    table = svm.dual_coef_.toarray() if sp.issparse(svm.dual_coef_) else svm.dual_coef_
-    table = -table if len(svm.classes_) == 2 else table
+    dual_coef = dense(-svm.dual_coef_ if len(svm.classes_) == 2 else svm.dual_coef_)
     of_class, beta = codes[svm.support_], np.zeros(len(codes))
     for own, other in ((first, second - 1), (second, first)):
-        beta[svm.support_[of_class == own]] = table[other, of_class == own]
+        beta[svm.support_[of_class == own]] = dual_coef[other, of_class == own]
     return beta
 
 
 def combine(beta: FloatArray, rows: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """βK, for one or several β."""
+    """βK for one or several β."""
     support, total = np.flatnonzero(np.any(np.atleast_2d(beta) != 0, axis=0)), np.zeros(beta.shape)
     for part in chunks(len(support), rows_at_once(beta.shape[-1])):
         total += beta[..., support[part]] @ rows(support[part])
     return total
 
 
-def rows_at_once(n: int) -> int:
-    """Return how many rows of n numbers a block holds."""
-    return max(1, _BLOCK_BYTES // (8 * max(1, n)))
-
-
 def check_memory(margin: IntArray, rows: FloatArray) -> None:
     """Raise `NoShortcutError` if the kernel between the margin and all rows would be too large."""
-    if 8 * len(margin) * len(rows) > MAX_BYTES:
-        raise NoShortcutError(
-            f"the kernel of {len(margin)} rows on the margin would take over {MAX_BYTES} bytes"
-        )
+    too_large = f"the kernel of {len(margin)} rows on the margin would take over {MAX_BYTES} bytes"
+    refuse_if(8 * len(margin) * len(rows) > MAX_BYTES, too_large)
 
 
 class Tableau:
-    """How the optimum responds to changes of single rows, as long as the margin stays the same.
+    """Responses of the optimum to changes of single rows, as long as the margin stays the same.
 
-    What moves is β of the rows on the margin and e of the others. A column tells by how much, if the quantity
-    of its row that rests (e on the margin, β of the others) is changed by one.
+    The moving quantities are β of the rows on the margin and e of the others; the resting ones are e on the
+    margin and β of the others. A column holds the response of all moving quantities to a unit change of the
+    resting quantity of one row.
     """
 
     def __init__(self, dual: Dual, margin: IntArray) -> None:
@@ -194,13 +180,13 @@ class Tableau:
         self.noise = np.random.default_rng(0).random(n)
 
     def responses(self, changes: FloatArray, direct: FloatArray) -> FloatArray:
-        """What moves if the coefficients on the margin (and the intercept) change, and e directly."""
+        """Response to changes of the coefficients on the margin (and the intercept), and of e directly."""
         moving = changes @ self.kernel + direct
         moving[:, self.margin] = changes[:, : len(self.margin)]
         return moving
 
     def keep(self, rows: IntArray) -> None:
-        """Compute columns, all at once."""
+        """Compute the columns of several rows at once."""
         if 8 * len(self.place) * (len(self.kept) + len(rows)) > MAX_BYTES:
             self.kept.clear()
         place = self.place[rows]
@@ -210,14 +196,14 @@ class Tableau:
         self.kept.update(zip(rows.tolist(), self.responses(changes, direct), strict=True))
 
     def column(self, row: int) -> FloatArray:
-        """What moves if what rests of a row is changed by one."""
+        """Response to a unit change of the resting quantity of a row."""
         if row not in self.kept:
             self.keep(np.array([row]))
         return self.kept[row]
 
 
 class Path:
-    """An optimum on the move: what moves of each row (see `Tableau`), within limits, and what rests."""
+    """A moving optimum: the moving quantity of each row (see `Tableau`), its limits, and the resting one."""
 
     def __init__(
         self, tableau: Tableau, beta: FloatArray, e: FloatArray, guess: FloatArray | None = None
@@ -227,7 +213,7 @@ class Path:
         self.resting = np.where(self.margin, 0.0, beta)
         self.lower, self.upper, self.size = np.empty((3, len(beta)))
         self._limit(slice(None))
-        # Residuals start on the right side and without ties; ``shift`` is what takes them where they belong.
+        # Residuals start on the right side and without ties; ``shift`` moves them to their true values.
         start = e if guess is None else guess
         right = (self.lower <= start) & (start <= self.upper)
         apart = 1e-4 * tableau.noise * np.where(self.upper > 0, 1.0, -1.0)
@@ -244,7 +230,7 @@ class Path:
         return np.where(self.margin, self.moving, self.resting)
 
     def leave(self, row: int, change: float) -> None:
-        """Change the coefficient of a row, whatever its residual."""
+        """Change the coefficient of a row, regardless of its residual."""
         self.low[row], self.high[row] = -np.inf, np.inf
         if self.margin[row]:
             self.turn(row, float(np.sign(change)))
@@ -253,11 +239,11 @@ class Path:
         self.follow()
 
     def drive(self, change: FloatArray) -> None:
-        """Have what moves change so, by the tableau."""
+        """Add a change of the moving quantities, as the tableau gives it, to follow."""
         self.drives.append((change, 1.0))
 
     def follow(self) -> None:
-        """Follow the optimum as it is driven, the last drive first."""
+        """Follow the optimum along its drives, the last one first."""
         while self.drives:
             drive, left = self.drives.pop()
             rate = self._rate(drive, self._weights(drive))
@@ -286,7 +272,7 @@ class Path:
         rate = self._rate(response, weights)
         rate[row] = 1.0
         self._swap(row)
-        # The margin does not determine the optimum: it may move on at once, until another row is in the way.
+        # The margin does not determine the optimum: it moves on at no cost until another row stops it.
         rate *= toward or (-1.0 if self.moving[row] == self.upper[row] else 1.0)
         step, other = self._first_to_stop(rate)
         if not np.isfinite(step):
@@ -294,11 +280,11 @@ class Path:
         self._move(step, rate, other)
         self._swap(other)
         if self.margin[row] and pivot < -SINGULAR * scale:
-            # Rounding has made libsvm's matrix indefinite: the row's residual has moved too.
+            # Rounding made libsvm's matrix indefinite: the row's residual moved too.
             self.drive(-step * rate[row] * pivot * self._response(row))
 
     def _response(self, row: int) -> FloatArray:
-        """What moves, by the tableau, if what rests of a row is changed by one."""
+        """Response, by the tableau, to a unit change of the resting quantity of a row."""
         if row not in self.swapped:
             return self.tableau.column(row)
         response = np.zeros(len(self.moving))
@@ -306,24 +292,24 @@ class Path:
         return response
 
     def _weights(self, drive: FloatArray) -> FloatArray:
-        """How what rests of the rows that have entered or left the margin responds."""
+        """Response of the resting quantities of the rows that have entered or left the margin."""
         columns = self.columns[: len(self.swapped)]
         return np.asarray(np.linalg.solve(columns[:, self.swapped].T, -drive[self.swapped]), dtype=np.float64)
 
     def _rate(self, drive: FloatArray, weights: FloatArray) -> FloatArray:
-        """What moves, given these weights."""
+        """Rate of the moving quantities for a drive and its weights."""
         rate: FloatArray = drive + weights @ self.columns[: len(weights)]
         rate[self.swapped] = weights
         return rate
 
     def _first_to_stop(self, rate: FloatArray) -> tuple[float, int]:
-        """How far until a row is at its limit, and which."""
+        """Distance until the first row reaches its limit, and that row."""
         self.steps -= 1
         if self.steps < 0:
             raise LostError
         room = np.where(rate > 0, self.upper, self.lower) - self.moving
         speed = np.abs(rate) / self.size
-        moves = speed > 1e-13 * speed.max()  # the others do by rounding only
+        moves = speed > 1e-13 * speed.max()  # the others move by rounding only
         steps = np.divide(room, rate, out=np.full(len(rate), np.inf), where=moves)
         row = int(np.argmin(steps))
         return max(float(steps[row]), 0.0), row
@@ -333,7 +319,7 @@ class Path:
         self.moving[stopped] = (self.upper if rate[stopped] > 0 else self.lower)[stopped]
 
     def _swap(self, row: int) -> None:
-        """Let what rests of a row move, and what moves rest."""
+        """Exchange the moving and the resting quantity of a row."""
         self.moving[row], self.resting[row] = self.resting[row], self.moving[row]
         self.margin[row] = not self.margin[row]
         self._limit(row)

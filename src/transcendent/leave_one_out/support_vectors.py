@@ -10,21 +10,14 @@ import numpy as np
 from scipy.linalg import lapack
 from sklearn.metrics.pairwise import linear_kernel, polynomial_kernel, rbf_kernel
 from sklearn.svm import SVC
-from sklearn.utils import check_array, compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function
 
-from transcendent._utils.arrays import (
-    AnyArray,
-    FloatArray,
-    IntArray,
-    chunks,
-    encode_labels,
-    group_equal_rows,
-)
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, group_equal_rows
 from transcendent.errors import NoShortcutError
-from transcendent.leave_one_out.classes import unconnected
+from transcendent.leave_one_out import shared
 from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
+from transcendent.leave_one_out.shared import refuse_if, rows_at_once
 from transcendent.leave_one_out.support_path import (
     LOST,
     SINGULAR,
@@ -37,12 +30,11 @@ from transcendent.leave_one_out.support_path import (
     check_memory,
     coefficients,
     combine,
-    rows_at_once,
 )
 
 MAX_PRODUCT = 1e9
-"""Of C and the kernel of a row with itself. Coefficients are about the inverse of the latter: beyond this,
-double precision cannot tell them from 0 or C."""
+"""Largest product of C and the kernel of a row with itself. Coefficients are about the inverse of the latter:
+beyond this, double precision cannot tell them from 0 or C."""
 
 _ROUNDS = 10
 _MAX_REFITS = 50
@@ -52,74 +44,59 @@ _MAX_REFITS = 50
 def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
     """Decision values of the converged solutions, one class against another.
 
-    If no row is on the margin the intercept is not unique. This takes the middle of its range, as libsvm does
+    If no row is on the margin the intercept is not unique. The middle of its range is taken, as libsvm does
     unless rounding keeps a coefficient from its bound.
     """
-    n_classes, codes = len(svm.classes_), encode_labels(y, svm.classes_, "y")
-    if n_classes > 2 and svm.decision_function_shape != "ovr":
-        raise NoShortcutError("SVC has one for decision_function_shape='ovr'")
-    kernel, costs = _kernel(svm), _costs(svm, y)[codes]
-    X = check_array(X, accept_sparse="csr", dtype=np.float64)
+    n_classes = len(svm.classes_)
+    several = n_classes > 2
+    unsupported = several and svm.decision_function_shape != "ovr"
+    refuse_if(unsupported, "SVC has one for decision_function_shape='ovr'")
+    kernel, of_class = _kernel(svm), shared.class_costs(svm, y)
+    rows, codes = shared.rows_and_codes(svm, X, y)  # only now: with other kernels rows need not be numbers
+    costs = of_class[codes]
     pairs = list(combinations(range(n_classes), 2))
-    fitted = _pairwise_values(svm, X)
+    fitted = _pairwise_values(svm, rows)
     values = np.empty((len(codes), len(pairs)))
     votes = np.zeros((len(codes), n_classes))
     for k, pair in enumerate(pairs):
         sides = (codes == pair[0]).astype(float) - (codes == pair[1])
         start = coefficients(svm, codes, *pair)
-        values[:, k] = _decisions(kernel, X, sides, costs, start, fitted[:, k], codes, svm)
+        values[:, k] = _decisions(kernel, rows, sides, costs, start, fitted[:, k], codes, svm)
         votes[np.arange(len(codes)), np.where(values[:, k] > 0, *pair)] += 1
-    decision = -values[:, 0] if n_classes == 2 else _ovr_decision_function(values < 0, -values, n_classes)
-    highest = np.argmax(decision if svm.break_ties and n_classes > 2 else votes, axis=1)
+    decision = _ovr_decision_function(values < 0, -values, n_classes) if several else -values[:, 0]
+    highest = np.argmax(decision if svm.break_ties and several else votes, axis=1)
     return LeftOut(svm.classes_, svm.classes_[highest], decision_function=decision)
 
 
-def hinge(svm: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Decision values of a LinearSVC with hinge loss, one class against the rest if there are several."""
-    codes, costs = encode_labels(y, svm.classes_, "y"), _costs(svm, y)
-    X = check_array(X, accept_sparse="csr", dtype=np.float64)
+def hinge(
+    svm: Any, rows: Any, fitted: FloatArray, codes: IntArray, k: int, sides: FloatArray, costs: FloatArray
+) -> FloatArray:
+    """Left-out decision values of class k of a LinearSVC with hinge loss, whose intercept is penalised."""
     scaling = svm.intercept_scaling if svm.fit_intercept else 0.0
 
     def kernel(A: Any, B: Any) -> Any:
         return linear_kernel(A, B) + scaling**2
 
-    fitted = svm.decision_function(X).reshape(len(codes), -1)
-    decision = np.empty(fitted.shape)
-    for k in range(fitted.shape[1]):
-        sides, cost = np.where(codes == 1, 1.0, -1.0), costs[codes]
-        if len(costs) > 2:  # liblinear weighs the class, but not the rest
-            sides = np.where(codes == k, 1.0, -1.0)
-            cost = np.where(codes == k, costs[k], svm.C)
-        start = np.where(sides * fitted[:, k] < 1, sides * cost, 0.0)
-        decision[:, k] = _decisions(kernel, X, sides, cost, start, fitted[:, k], codes)
-    if not svm.fit_intercept:
-        decision[unconnected(X)] = 0.0
-    return LeftOut(svm.classes_, decision_function=decision[:, 0] if len(costs) == 2 else decision)
+    start = np.where(sides * fitted[:, k] < 1, sides * costs, 0.0)
+    return _decisions(kernel, rows, sides, costs, start, fitted[:, k], codes)
 
 
 def _pairwise_values(svm: Any, X: Any) -> FloatArray:
-    """Decision values of each class (positive) against each later one."""
+    """Decision values of each class against each later one, positive for the first."""
     values = copy(svm).set_params(decision_function_shape="ovo").decision_function(X)
     return np.asarray(-values[:, None] if values.ndim == 1 else values)
 
 
 def _kernel(svm: Any) -> Kernel:
-    if svm.kernel not in ("linear", "rbf", "poly") or (svm.kernel == "poly" and svm.coef0 < 0):
-        raise NoShortcutError("SVC has one for the kernels 'linear', 'rbf' and 'poly' (with coef0 ≥ 0)")
+    supported = svm.kernel in ("linear", "rbf", "poly") and not (svm.kernel == "poly" and svm.coef0 < 0)
+    refuse_if(not supported, "SVC has one for the kernels 'linear', 'rbf' and 'poly' (with coef0 ≥ 0)")
     if svm.kernel == "linear":
         return partial(linear_kernel)
-    if svm.gamma == "scale":
-        raise NoShortcutError(f"gamma='scale' changes with the row left out; gamma={svm._gamma:.3g} does not")
+    changing = f"gamma='scale' changes with the row left out; gamma={svm._gamma:.3g} does not"
+    refuse_if(svm.gamma == "scale", changing)
     if svm.kernel == "rbf":
         return partial(rbf_kernel, gamma=svm._gamma)
     return partial(polynomial_kernel, degree=svm.degree, gamma=svm._gamma, coef0=svm.coef0)
-
-
-def _costs(svm: Any, y: AnyArray) -> FloatArray:
-    """C of each class."""
-    if svm.class_weight == "balanced":
-        raise NoShortcutError("class_weight='balanced' changes with the row left out")
-    return np.asarray(svm.C * compute_class_weight(svm.class_weight, classes=svm.classes_, y=y))
 
 
 def _decisions(
@@ -132,7 +109,7 @@ def _decisions(
     codes: IntArray,
     svm: Any = None,
 ) -> FloatArray:
-    """Decision values of all rows, those on a side left out of the problem.
+    """Decision values of all rows for one problem; rows on a side of it are left out, others have side 0.
 
     It is solved from the coefficients ``start``; those of liblinear are guessed from the fitted values.
     """
@@ -148,13 +125,9 @@ def _decisions(
         svm=svm,
     )
     product = dual.scale * float(np.abs(bound).max())
-    if product > MAX_PRODUCT:
-        raise NoShortcutError(
-            f"C times the kernel of a row with itself is {product:.0e}, above {MAX_PRODUCT:.0e}: scale the "
-            "features or lower C"
-        )
-    start = np.bincount(members, start[inside]).astype(np.float64)
-    guess = None
+    too_large = f"C times the kernel of a row with itself is {product:.0e}, above {MAX_PRODUCT:.0e}"
+    refuse_if(product > MAX_PRODUCT, f"{too_large}: scale the features or lower C")
+    start, guess = np.bincount(members, start[inside]).astype(np.float64), None
     if svm is None:
         guess = (fitted - sides)[rows]
         start = _estimate(dual, start, guess)
@@ -174,9 +147,9 @@ def _decisions(
 def _solve(
     dual: Dual, beta: FloatArray, guess: FloatArray | None = None, *, independent: bool = True
 ) -> Solution | None:
-    """The solution, followed from any coefficients, which solve another problem; None if that fails.
+    """The solution, followed from any coefficients (which solve another problem); None if that fails.
 
-    ``guess`` may say what the residuals will about be. The rows on the margin can be had ``independent``.
+    ``guess`` may give approximate residuals; ``independent`` requires independent rows on the margin.
     """
     with suppress(LostError, np.linalg.LinAlgError):
         for _ in range(_ROUNDS):
@@ -200,9 +173,9 @@ def _solve(
 def _on_margin(
     dual: Dual, beta: FloatArray, e: FloatArray, edge: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Independent rows on the margin, those that depend on them, and the residuals.
+    """Independent rows on the margin, rows that depend on them, and the residuals.
 
-    A free intercept needs one row at least: if there is none, it is moved to an edge of its range.
+    A free intercept needs at least one row: if there is none, it is moved to an edge of its range.
     """
     free = np.flatnonzero(dual.free(beta))
     if len(free):
@@ -215,7 +188,7 @@ def _on_margin(
 
 
 def _independent(dual: Dual, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows that can be on the margin together, and those that depend on them."""
+    """Rows that can be on the margin together, and rows that depend on them."""
     check_memory(rows, dual.y)
     some = dual.X[rows]
     matrix = dual.rounded(np.asarray(dual.kernel(some, some))) + dual.scale * dual.biased
@@ -225,7 +198,7 @@ def _independent(dual: Dual, rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _estimate(dual: Dual, beta: FloatArray, e: FloatArray) -> FloatArray:
-    """Coefficients of rows about on the margin that put them there, as far as they are independent."""
+    """Coefficients that put the rows close to the margin exactly on it, as far as they are independent."""
     near = np.flatnonzero(np.abs(e) < 1e-3)
     if not len(near):
         return beta
@@ -237,14 +210,14 @@ def _estimate(dual: Dual, beta: FloatArray, e: FloatArray) -> FloatArray:
 
 
 def _left_out(dual: Dual, solution: Solution, copies: IntArray) -> FloatArray:
-    """Decision values of the rows, each with one copy of it left out."""
+    """Decision values of the rows, each with one of its copies left out."""
     beta, e = solution.beta, solution.e
     values = combine(beta, dual.exact_rows) + solution.intercept
     kept = (copies - 1) / copies
     target = np.clip(beta, kept * dual.low, kept * dual.high)
     moved = np.flatnonzero(beta != target)
     free = dual.free(beta)
-    if dual.biased and free.sum() <= 1:  # a row may determine the intercept, or its range, by being there
+    if dual.biased and free.sum() <= 1:  # a row may determine the intercept, or its range
         for row in np.flatnonzero(beta == target).tolist():
             values[row] += dual.without(row, kept[row]).shift(beta, e)
     refits = 0
@@ -265,8 +238,7 @@ def _left_out(dual: Dual, solution: Solution, copies: IntArray) -> FloatArray:
                     again = _solve(rest, new, independent=False)
                     if again is None:
                         refits += 1
-                        if refits > _MAX_REFITS:
-                            raise NoShortcutError(LOST)
+                        refuse_if(refits > _MAX_REFITS, LOST)
                         again = rest.refitted()
                     own, new = again.e, again.beta
                 values[row] = own[row] + dual.y[row] + new @ rounding[k]
@@ -274,9 +246,9 @@ def _left_out(dual: Dual, solution: Solution, copies: IntArray) -> FloatArray:
 
 
 def _driven(
-    tableau: "Tableau", beta: FloatArray, e: FloatArray, rows: IntArray, target: FloatArray
+    tableau: Tableau, beta: FloatArray, e: FloatArray, rows: IntArray, target: FloatArray
 ) -> FloatArray:
-    """The coefficients if that of each of the rows is driven to its target; where that fails, somewhere."""
+    """All coefficients, for each of the rows driven to its target; not a solution where the path is lost."""
     tableau.keep(rows)
     betas = np.empty((len(rows), len(beta)))
     for k, row in enumerate(rows):
