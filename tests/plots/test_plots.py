@@ -18,6 +18,7 @@ from transcendent import (
     QuartileSearch,
     RandomSearch,
 )
+from transcendent._utils.text import shorten
 from transcendent.errors import MissingExtraError
 from transcendent.metrics import area_under_time, errors_caught
 from transcendent.plots import (
@@ -29,7 +30,7 @@ from transcendent.plots import (
     TradeOffDisplay,
     covariate_shift,
 )
-from transcendent.plots.base import gaps, shorten, thin_labels
+from transcendent.plots.base import gaps, thin_labels
 from transcendent.temporal import backtest, time_split
 
 mpl.use("Agg")

@@ -1,6 +1,7 @@
 """Text for people to read."""
 
 from collections.abc import Sequence
+from typing import Any
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -17,3 +18,10 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
     return "\n".join(lines)
+
+
+def shorten(label: Any, length: int = 14) -> str:
+    """A name in at most ``length`` characters, its middle left out."""
+    text = str(label)
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"

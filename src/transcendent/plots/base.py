@@ -3,7 +3,7 @@
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +16,8 @@ PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+KEPT = {"color": BLUE, "linestyle": "-", "linewidth": 1.4, "marker": "o", "markersize": 3.2, "zorder": 3}
+REJECTED = {"color": VERMILLION, "linestyle": ":", "linewidth": 1.2, "marker": "x", "markersize": 3.8}
 
 SMALL, LARGE = 8, 9
 
@@ -37,8 +39,9 @@ class Display(ABC):
 
     figure_: Any
     axes_: tuple[Any, ...]
-    _size: ClassVar[tuple[float, float]] = (7.0, 3.2)
-    _heights: ClassVar[tuple[float, ...]] = (1.0,)
+    _size = (7.0, 3.2)
+    _layout: tuple[tuple[str, ...], ...] = (("panel",),)  # rows of the names of panels
+    _heights: tuple[float, ...] = (1.0,)
 
     @property
     def ax_(self) -> Any:
@@ -60,22 +63,24 @@ class Display(ABC):
         self._draw(*self.axes_)
         return self
 
-    def _layout(self) -> list[list[str]]:
-        """Rows of the names of panels."""
-        return [["panel"]]
-
     @abstractmethod
     def _draw(self, *axes: Any) -> None:
         """Draw onto the panels."""
 
     def _open(self, ax: Any) -> tuple[Any, ...]:
-        layout = self._layout()
         if ax is None:
             place = extra("matplotlib.pyplot", "plots").figure(figsize=self._size, layout="constrained")
-        elif layout == [["panel"]]:
+        elif sum(map(len, self._layout)) == 1:
             return (ax,)
+        elif (spec := ax.get_subplotspec()) is not None:
+            place = ax.figure.add_subfigure(spec)
+            ax.remove()
         else:
-            place = _in_place_of(ax, type(self).__name__)
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes."
+            )
+        layout = [list(row) for row in self._layout]
         return tuple(place.subplot_mosaic(layout, height_ratios=self._heights).values())
 
 
@@ -167,13 +172,6 @@ def with_note(place: Any, label: str, note: str) -> str:
     return "\n".join([label, *textwrap.wrap(note, _room(place))])
 
 
-def shorten(label: Any, length: int = 14) -> str:
-    """A class or feature by a name that fits, its middle left out."""
-    text = str(label)
-    half = (length - 1) // 2
-    return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"
-
-
 def largest(counts: AnyArray, n: int) -> IntArray:
     """Positions of the n largest, in their own order."""
     return np.sort(np.argsort(-counts, kind="stable")[:n])
@@ -187,12 +185,3 @@ def _room(place: Any) -> int:
 
 def _fits(labels: Sequence[str], room: int) -> bool:
     return sum(len(label) + 3 for label in labels) <= room or len(labels) == 1
-
-
-def _in_place_of(ax: Any, name: str) -> Any:
-    spec = ax.get_subplotspec()
-    if spec is None:
-        raise ValueError(f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes.")
-    place = ax.figure.add_subfigure(spec)
-    ax.remove()
-    return place

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.text import shorten
 from transcendent.errors import InfeasibleError
 from transcendent.judging.calibration import Calibration
 from transcendent.plots.base import (
@@ -20,7 +21,6 @@ from transcendent.plots.base import (
     largest,
     legend_above,
     legend_beside,
-    shorten,
     show_shares,
     with_note,
 )

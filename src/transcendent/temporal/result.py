@@ -9,7 +9,15 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent._utils.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    chunks,
+    divide,
+    encode_labels,
+    rows_by_code,
+)
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.text import columns
@@ -25,7 +33,6 @@ from transcendent.metrics.performance import (
 )
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.time import AreaUnderTime, area_under_time
-from transcendent.temporal.periods import Periods
 
 _SHOWN = {
     "rejector": ("", "rejector"),
@@ -324,7 +331,7 @@ class Backtest:
 
     @cached_property
     def _rows_of_periods(self) -> list[IntArray]:
-        return Periods(self.periods, self.period).rows
+        return rows_by_code(self.period, len(self.periods))
 
     @cached_property
     def _summary(self) -> dict[str, AnyArray]:
