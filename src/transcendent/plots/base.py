@@ -1,4 +1,4 @@
-"""What all Displays share: where they draw, colours that print, axes of periods, notes on gaps."""
+"""The base of all Displays: panels, colours, legends, axes of periods, and notes on gaps."""
 
 import textwrap
 from abc import ABC, abstractmethod
@@ -22,6 +22,7 @@ REJECTED = {"color": VERMILLION, "linestyle": ":", "linewidth": 1.2, "marker": "
 SMALL, LARGE = 8, 9
 
 _CHARACTERS_PER_INCH = 15
+_LEGEND = {"fontsize": SMALL, "frameon": False}
 
 
 class Display(ABC):
@@ -85,7 +86,7 @@ class Display(ABC):
 
 
 def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
-    """Axis labels, a light grid, and no more frame than needed."""
+    """Set axis labels, a light grid, and no more frame than needed."""
     ax.set_xlabel(x, fontsize=LARGE)
     ax.set_ylabel(y, fontsize=LARGE)
     ax.set_title(title, fontsize=LARGE, loc="left")
@@ -96,51 +97,43 @@ def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
 
 
 def legend_beside(ax: Any) -> None:
-    """A legend to the right of the axes, where it covers nothing."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, fontsize=SMALL, frameon=False)
+    """Put a legend to the right of the axes, where it covers nothing."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, **_LEGEND)
 
 
 def legend_above(ax: Any) -> None:
-    """A legend in a row above the axes, at the right: the title is at the left."""
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        borderaxespad=0.1,
-        fontsize=SMALL,
-        frameon=False,
-        ncols=len(ax.get_legend_handles_labels()[0]),
-    )
+    """Put a legend in a row above the axes, at the right: the title is at the left."""
+    names = ax.get_legend_handles_labels()[1]
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=len(names), **_LEGEND)
 
 
 def hide_repeated_numbers(axes: Sequence[Any]) -> None:
-    """Numbers on the y axis of the first of several panels in a row only."""
+    """Leave numbers on the y axis of the first of several panels in a row only."""
     for ax in axes[1:]:
         ax.tick_params(labelleft=False)
 
 
 def legend_over(axes: Sequence[Any]) -> None:
-    """One legend over several panels, each name in it once."""
+    """Put one legend over several panels, each name in it once."""
     named = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    axes[0].figure.legend(
-        named.values(), named, loc="outside upper right", ncols=len(named), fontsize=SMALL, frameon=False
-    )
+    axes[0].figure.legend(named.values(), named, loc="outside upper right", ncols=len(named), **_LEGEND)
 
 
 def show_shares(ax: Any) -> None:
-    """An axis from 0 to 1, with room for markers at the ends."""
+    """Make the y axis run from 0 to 1, with room for markers at the ends."""
     ax.set_ylim(-0.03, 1.03)
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
 
 
 def show_periods(ax: Any, periods: Sequence[str]) -> None:
-    """An axis of periods, with no more labels than it has room for: years if there are many."""
+    """Label the x axis with periods, as many as fit: years if there are many."""
     ticks, labels = thin_labels(periods, _room(ax))
     ax.set_xticks(ticks, labels)
     ax.set_xlim(-0.7, len(periods) - 0.3)
 
 
 def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]:
-    """Positions and labels that fit into ``room`` characters: all, each year's first, or every so many."""
+    """Positions and labels that fit into ``room`` characters: all, each year's first, or every few."""
     positions, labels = np.arange(len(periods)), list(periods)
     if _fits(labels, room):
         return positions, labels
@@ -154,7 +147,7 @@ def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]
 
 
 def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:
-    """Says which series are undefined in which periods; nothing if none is."""
+    """Say which series are undefined in which periods; nothing if none is."""
     by_periods: dict[tuple[int, ...], list[str]] = {}
     for name, values in named.items():
         missing = tuple(np.flatnonzero(np.isnan(values)).tolist())
@@ -178,7 +171,7 @@ def largest(counts: AnyArray, n: int) -> IntArray:
 
 
 def _room(place: Any) -> int:
-    """How many characters fit beside each other under an axes or figure."""
+    """Number of characters that fit in a line under an axes or figure."""
     inches = place.bbox.width / place.figure.dpi
     return max(20, int(inches * _CHARACTERS_PER_INCH))
 

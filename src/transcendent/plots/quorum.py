@@ -1,4 +1,4 @@
-"""A Display of quorums."""
+"""A Display of what each quorum would have given."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -88,26 +88,18 @@ class QuorumDisplay(Display):
         if k < max(seen, 1):
             raise ValueError(f"folds={k}, but an object has {seen} votes.")
         quorums = np.arange(1, k + 1)
-        at = [
-            replace(result, answers={rejector: replace(answer, accepted=answer.votes >= q)}) for q in quorums
-        ]
+        values, undefined = np.empty((2, 3, 2, k))
         subsets: tuple[Subset, Subset] = ("kept", "rejected")
-        areas = [
-            [[one.aut(rejector, metric, subset) for one in at] for subset in subsets]
-            for metric in ("f1", "precision", "recall")
-        ]
-        f1, precision, recall = np.array([[[a.value for a in row] for row in pair] for pair in areas])
-        share = [[[len(a.undefined) / a.periods for a in row] for row in pair] for pair in areas]
-        return cls(
-            rejector=rejector,
-            quorums=quorums,
-            default=k // 2 + 1,
-            f1=f1,
-            precision=precision,
-            recall=recall,
-            rejection_rate=np.array([np.mean(answer.votes < q) for q in quorums]),
-            undefined=np.array(share),
-        )
+        for q in quorums:
+            at = replace(result, answers={rejector: replace(answer, accepted=answer.votes >= q)})
+            for m, metric in enumerate(("f1", "precision", "recall")):
+                for s, subset in enumerate(subsets):
+                    area = at.aut(rejector, metric, subset)
+                    values[m, s, q - 1] = area.value
+                    undefined[m, s, q - 1] = len(area.undefined) / area.periods
+        rates = np.array([np.mean(answer.votes < q) for q in quorums])
+        f1, precision, recall = values
+        return cls(rejector, quorums, k // 2 + 1, f1, precision, recall, rates, undefined)
 
     def _draw(self, *axes: Any) -> None:
         areas = {"F1": self.f1, "precision": self.precision, "recall": self.recall}

@@ -44,17 +44,8 @@ def _legend_over(ax: Any, width: float) -> int:
     lines = [label.split("\n") for label in labels]
     longest = max(len(line) for entry in lines for line in entry)
     columns = min(max(1, int(13 * width) // (longest + 7)), 4)
-    ax.legend(
-        handles,
-        labels,
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        borderaxespad=0.2,
-        columnspacing=1.4,
-        fontsize=SMALL,
-        frameon=False,
-        ncols=columns,
-    )
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+    ax.legend(handles, labels, **place, columnspacing=1.4, fontsize=SMALL, frameon=False, ncols=columns)
     return -(-len(lines) // columns) * max(map(len, lines))
 
 

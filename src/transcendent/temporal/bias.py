@@ -49,7 +49,7 @@ def find_biases(
     pos_label: Any = None,
     class_ratio: Mapping[Any, float] | None = None,
 ) -> list[Bias]:
-    """Everything about a split that would make its results misleading.
+    """Find everything about a split that would make its results misleading.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def find_biases(
 
 
 def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel: int = 2) -> None:
-    """Raise the biases that refuse, warn of the others; those named in ``allow`` are passed over."""
+    """Raise biases that refuse, and warn of the others; skip those named in ``allow``."""
     allow = [allow] if isinstance(allow, str) else allow
     unknown = set(allow) - set(get_args(BiasName))
     if unknown:
@@ -109,7 +109,9 @@ def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel
     reported = [bias for bias in biases if bias.name not in allow]
     for bias in reported:
         if bias.refuses:
-            raise TemporalBiasError(f"{bias.name}: {bias.message} (allow={[bias.name]!r} goes on regardless)")
+            raise TemporalBiasError(
+                f"{bias.name}: {bias.message} (allow={[bias.name]!r} continues regardless)"
+            )
     for bias in reported:
         warnings.warn(f"{bias.name}: {bias.message}", TemporalBiasWarning, stacklevel=stacklevel + 1)
 

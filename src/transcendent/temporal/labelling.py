@@ -29,7 +29,7 @@ class Retraining:
         closest to the detector's decision boundary; any; or half of them as in ``"rejected"``, the rest at
         random.
     every : int
-        Refit before the first of every so many periods.
+        Refit every ``every`` periods.
     apart : float
         Least cosine distance between the objects chosen in one period, 0 to 1: of near-duplicates only the
         first is labelled, as long as there are others. Needs rows of numbers.
