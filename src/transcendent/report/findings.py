@@ -138,27 +138,26 @@ class Findings:
 
 def find(result: Backtest) -> Findings:
     """Compute everything that a report states."""
-    names = list(result.answers)
+    names, positive = list(result.answers), result.positive
     step = -(-len(result.periods) // MOST_PERIODS)
     merged = result
     if step > 1:
         merged = replace(result, periods=result.periods[::step], period=result.period // step)
-    alone = [replace(merged, answers={name: merged.answers[name]}) for name in names[:MOST_DRAWN]]
-    metric = "error" if result.positive is None else "f1"
+    alone = {name: replace(merged, answers={name: merged.answers[name]}) for name in names[:MOST_DRAWN]}
+    metric = "error" if positive is None else "f1"
     few = len(result.classes) <= _MOST_WITH_INTERVALS
     displays = [
-        PerformanceDisplay.from_backtest(one, name, metric, intervals=few)
-        for one, name in zip(alone, names, strict=False)
+        PerformanceDisplay.from_backtest(one, name, metric, intervals=few) for name, one in alone.items()
     ]
-    summary, confusions = result.summary(), alone[0].confusions[names[0]]
-    risk = RiskCoverageDisplay.from_backtest(result, names[:MOST_DRAWN])
+    first = alone[names[0]]
+    summary, confusions = result.summary(), first.confusions[names[0]]
+    risk = RiskCoverageDisplay.from_backtest(result, list(alone))
     rejectors = tuple(_rejector_figures(result, name, summary, i) for i, name in enumerate(names))
     counts = _counts(confusions)
-    of_classes = counts.sum(axis=1)
-    largest = np.argsort(-of_classes[0], kind="stable")
+    of_classes = [Counts(*own) for own in counts.sum(axis=1).T.tolist()]
+    largest = np.argsort(-counts[0].sum(axis=0), kind="stable")
     shown, rest = largest[:MOST_CLASSES], largest[MOST_CLASSES:]
-    positive = result.positive
-    overall = Counts(*of_classes.sum(axis=1).tolist())
+    overall = Counts(*counts.sum(axis=(1, 2)).tolist())
     return Findings(
         unit=str(result.manifest.get("period") or "period"),
         metric="accuracy" if positive is None else "F1",
@@ -170,11 +169,11 @@ def find(result: Backtest) -> Findings:
         versus_chance=_versus_chance(overall),
         others=_others(rejectors[1:]),
         unevenness=_unevenness(result),
-        by_class=tuple((result.classes[c], Counts(*of_classes[:, c].tolist())) for c in shown),
-        other_classes=Counts(*of_classes[:, rest].sum(axis=1).tolist()) if len(rest) else None,
-        positives=None if positive is None else Counts(*of_classes[:, positive].tolist()),
+        by_class=tuple((result.classes[c], of_classes[c]) for c in shown),
+        other_classes=Counts(*counts[:, :, rest].sum(axis=(1, 2)).tolist()) if len(rest) else None,
+        positives=None if positive is None else of_classes[positive],
         step=step,
-        by_period=_by_period(alone[0], counts.sum(axis=2)),
+        by_period=_by_period(first, counts.sum(axis=2)),
         over_time=tuple(map(_over_time, displays)),
         risk=risk,
         manifest=result.manifest,

@@ -22,7 +22,7 @@ MOST_ROWS = 50
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is shown, and why it is not if it is undefined."""
+    """A number as it is shown, or a dash and why it is undefined."""
 
     text: str
     why: str = ""

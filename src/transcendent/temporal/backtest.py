@@ -239,7 +239,7 @@ def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest:
 
 
 def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
-    """Decide period after period, refitting where asked; periods already on disk are not decided again."""
+    """Decide period after period and refit on schedule; periods already on disk are not decided again."""
     seconds = {"fit": 0.0, "decide": 0.0}
     fitted: Any = None
     labelled = known = np.empty(0, dtype=np.intp)

@@ -69,7 +69,7 @@ def find_biases(
         ``training_after_test``: a training or calibration row is newer than a test row. ``class_windows``:
         the classes come from different times, so that age gives the class away. ``class_ratio``: the test
         rows do not have the shares of deployment. ``duplicates``: test rows repeat training rows.
-        ``few_positives``: periods whose metrics rest on next to nothing.
+        ``few_positives``: periods with too few positive objects for their metrics to mean much.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel
 def downsample(
     y: Any, ratio: Mapping[Any, float], *, groups: Any = None, random_state: Any = None
 ) -> IntArray:
-    """Rows to keep, drawn at random and in their order, so that a class has the share asked for.
+    """Draw rows to keep, in their order, so that a class has a given share.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ class TimeSplit:
     Attributes
     ----------
     train, calibration, test : int arrays
-        Row positions in the order of time; ``calibration`` is empty unless a window for it was asked for.
+        Row positions in the order of time; ``calibration`` is empty unless a window for it was given.
     periods : Periods
         Those of the test rows; its positions count within ``test``.
     times : array of shape (n,)
