@@ -16,6 +16,7 @@ from transcendent import (
     QuartileSearch,
     RandomSearch,
 )
+from transcendent._utils.text import shorten
 from transcendent.errors import MissingExtraError
 from transcendent.metrics import F1, Error, area_under_time, errors_caught
 from transcendent.plots import (
@@ -27,7 +28,7 @@ from transcendent.plots import (
     TradeOffDisplay,
     covariate_shift,
 )
-from transcendent.plots.base import gaps, shorten, thin_labels
+from transcendent.plots.base import gaps, thin_labels
 from transcendent.temporal import backtest, time_split
 
 mpl.use("Agg")

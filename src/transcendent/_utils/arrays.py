@@ -160,6 +160,11 @@ def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
     return groups, first
 
 
+def rows_by_code(codes: IntArray, n: int) -> list[IntArray]:
+    """For each code from 0 to n - 1 the positions that have it, in their order."""
+    return np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=n))[:-1])
+
+
 def row_keys(X: Any) -> npt.NDArray[np.uint64]:
     """Return numbers that are equal for equal rows and, but for a chance of 2⁻⁶⁴, for no others."""
     noise = np.random.default_rng(0).integers(1 << 63, size=X.shape[1], dtype=np.uint64)

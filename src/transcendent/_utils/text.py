@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Collection, Sequence
+from typing import Any
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -27,3 +28,10 @@ def suggestion(word: str, known: Collection[str]) -> str:
     if close:
         return f"; did you mean {by_lower_case[close[0]]!r}?"
     return f"; there are {', '.join(sorted(known))}."
+
+
+def shorten(label: Any, length: int = 14) -> str:
+    """A name in at most ``length`` characters, its middle left out."""
+    text = str(label)
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"

@@ -1,7 +1,9 @@
 """Displays: computed first, as plain arrays, then drawn by ``plot`` with matplotlib."""
 
 from transcendent.plots.calibration import AlphaAssessmentDisplay, TradeOffDisplay
-from transcendent.plots.performance import PerformanceDisplay, QuorumDisplay, RiskCoverageDisplay
+from transcendent.plots.performance import PerformanceDisplay
+from transcendent.plots.quorum import QuorumDisplay
+from transcendent.plots.risk_coverage import RiskCoverageDisplay
 from transcendent.plots.shift import CovariateShift, CovariateShiftDisplay, covariate_shift
 
 __all__ = [

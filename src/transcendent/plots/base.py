@@ -1,9 +1,9 @@
-"""What all Displays share: where they draw, colours that print, axes of periods, notes on gaps."""
+"""The base of all Displays: panels, colours, legends, axes of periods, and notes on gaps."""
 
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,10 +16,13 @@ PURPLE, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 LINES = ("-", "--", "-.", ":")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+KEPT = {"color": BLUE, "linestyle": "-", "linewidth": 1.4, "marker": "o", "markersize": 3.2, "zorder": 3}
+REJECTED = {"color": VERMILLION, "linestyle": ":", "linewidth": 1.2, "marker": "x", "markersize": 3.8}
 
 SMALL, LARGE = 8, 9
 
 _CHARACTERS_PER_INCH = 15
+_LEGEND = {"fontsize": SMALL, "frameon": False}
 
 
 class Display(ABC):
@@ -37,8 +40,9 @@ class Display(ABC):
 
     figure_: Any
     axes_: tuple[Any, ...]
-    _size: ClassVar[tuple[float, float]] = (7.0, 3.2)
-    _heights: ClassVar[tuple[float, ...]] = (1.0,)
+    _size = (7.0, 3.2)
+    _layout: tuple[tuple[str, ...], ...] = (("panel",),)  # rows of the names of panels
+    _heights: tuple[float, ...] = (1.0,)
 
     @property
     def ax_(self) -> Any:
@@ -60,27 +64,29 @@ class Display(ABC):
         self._draw(*self.axes_)
         return self
 
-    def _layout(self) -> list[list[str]]:
-        """Rows of the names of panels."""
-        return [["panel"]]
-
     @abstractmethod
     def _draw(self, *axes: Any) -> None:
         """Draw onto the panels."""
 
     def _open(self, ax: Any) -> tuple[Any, ...]:
-        layout = self._layout()
         if ax is None:
             place = extra("matplotlib.pyplot", "plots").figure(figsize=self._size, layout="constrained")
-        elif layout == [["panel"]]:
+        elif sum(map(len, self._layout)) == 1:
             return (ax,)
+        elif (spec := ax.get_subplotspec()) is not None:
+            place = ax.figure.add_subfigure(spec)
+            ax.remove()
         else:
-            place = _in_place_of(ax, type(self).__name__)
+            name = type(self).__name__
+            raise ValueError(
+                f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes."
+            )
+        layout = [list(row) for row in self._layout]
         return tuple(place.subplot_mosaic(layout, height_ratios=self._heights).values())
 
 
 def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
-    """Axis labels, a light grid, and no more frame than needed."""
+    """Set axis labels, a light grid, and no more frame than needed."""
     ax.set_xlabel(x, fontsize=LARGE)
     ax.set_ylabel(y, fontsize=LARGE)
     ax.set_title(title, fontsize=LARGE, loc="left")
@@ -91,51 +97,43 @@ def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
 
 
 def legend_beside(ax: Any) -> None:
-    """A legend to the right of the axes, where it covers nothing."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, fontsize=SMALL, frameon=False)
+    """Put a legend to the right of the axes, where it covers nothing."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, **_LEGEND)
 
 
 def legend_above(ax: Any) -> None:
-    """A legend in a row above the axes, at the right: the title is at the left."""
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        borderaxespad=0.1,
-        fontsize=SMALL,
-        frameon=False,
-        ncols=len(ax.get_legend_handles_labels()[0]),
-    )
+    """Put a legend in a row above the axes, at the right: the title is at the left."""
+    names = ax.get_legend_handles_labels()[1]
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=len(names), **_LEGEND)
 
 
 def hide_repeated_numbers(axes: Sequence[Any]) -> None:
-    """Numbers on the y axis of the first of several panels in a row only."""
+    """Leave numbers on the y axis of the first of several panels in a row only."""
     for ax in axes[1:]:
         ax.tick_params(labelleft=False)
 
 
 def legend_over(axes: Sequence[Any]) -> None:
-    """One legend over several panels, each name in it once."""
+    """Put one legend over several panels, each name in it once."""
     named = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    axes[0].figure.legend(
-        named.values(), named, loc="outside upper right", ncols=len(named), fontsize=SMALL, frameon=False
-    )
+    axes[0].figure.legend(named.values(), named, loc="outside upper right", ncols=len(named), **_LEGEND)
 
 
 def show_shares(ax: Any) -> None:
-    """An axis from 0 to 1, with room for markers at the ends."""
+    """Make the y axis run from 0 to 1, with room for markers at the ends."""
     ax.set_ylim(-0.03, 1.03)
     ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", "0.5", "", "1"])
 
 
 def show_periods(ax: Any, periods: Sequence[str]) -> None:
-    """An axis of periods, with no more labels than it has room for: years if there are many."""
+    """Label the x axis with periods, as many as fit: years if there are many."""
     ticks, labels = thin_labels(periods, _room(ax))
     ax.set_xticks(ticks, labels)
     ax.set_xlim(-0.7, len(periods) - 0.3)
 
 
 def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]:
-    """Positions and labels that fit into ``room`` characters: all, each year's first, or every so many."""
+    """Positions and labels that fit into ``room`` characters: all, each year's first, or every few."""
     positions, labels = np.arange(len(periods)), list(periods)
     if _fits(labels, room):
         return positions, labels
@@ -149,7 +147,7 @@ def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]
 
 
 def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:
-    """Says which series are undefined in which periods; nothing if none is."""
+    """Say which series are undefined in which periods; nothing if none is."""
     by_periods: dict[tuple[int, ...], list[str]] = {}
     for name, values in named.items():
         missing = tuple(np.flatnonzero(np.isnan(values)).tolist())
@@ -167,32 +165,16 @@ def with_note(place: Any, label: str, note: str) -> str:
     return "\n".join([label, *textwrap.wrap(note, _room(place))])
 
 
-def shorten(label: Any, length: int = 14) -> str:
-    """A class or feature by a name that fits, its middle left out."""
-    text = str(label)
-    half = (length - 1) // 2
-    return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"
-
-
 def largest(counts: AnyArray, n: int) -> IntArray:
     """Positions of the n largest, in their own order."""
     return np.sort(np.argsort(-counts, kind="stable")[:n])
 
 
 def _room(place: Any) -> int:
-    """How many characters fit beside each other under an axes or figure."""
+    """Number of characters that fit in a line under an axes or figure."""
     inches = place.bbox.width / place.figure.dpi
     return max(20, int(inches * _CHARACTERS_PER_INCH))
 
 
 def _fits(labels: Sequence[str], room: int) -> bool:
     return sum(len(label) + 3 for label in labels) <= room or len(labels) == 1
-
-
-def _in_place_of(ax: Any, name: str) -> Any:
-    spec = ax.get_subplotspec()
-    if spec is None:
-        raise ValueError(f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes.")
-    place = ax.figure.add_subfigure(spec)
-    ax.remove()
-    return place

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.text import shorten
 from transcendent.errors import InfeasibleError
 from transcendent.judging.calibration import Calibration
 from transcendent.metrics.ratios import Metric, resolve_metric
@@ -21,7 +22,6 @@ from transcendent.plots.base import (
     largest,
     legend_above,
     legend_beside,
-    shorten,
     show_shares,
     with_note,
 )
@@ -111,11 +111,7 @@ class AlphaAssessmentDisplay(Display):
         ax.set_xlim(-0.5, len(self.classes) - 0.5)
         show_shares(ax)
         what = "predicted class" if self.label_conditional else "class"
-        dress(
-            ax,
-            x=with_note(ax, f"number of objects, and {what}", self._note()),
-            y="p-value",
-        )
+        dress(ax, x=with_note(ax, f"number of objects, and {what}", self._note()), y="p-value")
         ax.grid(visible=False, axis="x")
         ax.tick_params(axis="x", length=0)
         ax.tick_params(axis="x", which="minor", pad=16, length=0)
@@ -208,7 +204,10 @@ class TradeOffDisplay(Display):
 
     def _draw(self, *axes: Any) -> None:
         (ax,) = axes
-        self._draw_best(ax)
+        # What is best for one share rejected is so until a larger share allows better.
+        rates = np.append(self.rejection_rates, self.limits[-1])
+        values = np.append(self.values, self.values[-1])
+        ax.step(rates, values, where="post", color=BLUE, linewidth=1.6, label="best thresholds")
         first, *others = self._chosen()
         style = {"color": VERMILLION, "markersize": 7, "markeredgecolor": BLACK, "zorder": 3}
         ax.plot(self.chosen_rejection_rate, self.chosen_value, "D", label=first, **style)
@@ -217,19 +216,8 @@ class TradeOffDisplay(Display):
         ax.set_xlim(-0.01, max(_MOST_REJECTED, self.chosen_rejection_rate) + 0.01)
         missing = int(np.isnan(self.values).sum())
         note = f"Undefined, so not drawn, at {missing} of {len(self.limits)} limits." if missing else ""
-        dress(
-            ax,
-            x=with_note(ax, "share rejected", note),
-            y=self.metric,
-            title="on calibration objects",
-        )
+        dress(ax, x=with_note(ax, "share rejected", note), y=self.metric, title="on calibration objects")
         legend_beside(ax)
-
-    def _draw_best(self, ax: Any) -> None:
-        """Steps: what is best for one share rejected is so until a larger share allows better."""
-        rates = np.append(self.rejection_rates, self.limits[-1])
-        values = np.append(self.values, self.values[-1])
-        ax.step(rates, values, where="post", color=BLUE, linewidth=1.6, label="best thresholds")
 
     def _chosen(self) -> list[str]:
         """What was chosen, thresholds included."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import entropy
 
 from transcendent._utils.arrays import FloatArray, IntArray, take_rows
+from transcendent._utils.text import shorten
 from transcendent.plots.base import (
     BLACK,
     BLUE,
@@ -19,7 +20,6 @@ from transcendent.plots.base import (
     gaps,
     hide_repeated_numbers,
     legend_over,
-    shorten,
     show_periods,
     show_shares,
     with_note,
@@ -131,8 +131,12 @@ class CovariateShiftDisplay(Display):
     frequencies: FloatArray
     changes: tuple[str, ...]
 
-    _size: ClassVar[tuple[float, float]] = (7.0, 4.4)
-    _heights: ClassVar[tuple[float, ...]] = (1.0, 1.3)
+    _size = (7.0, 4.4)
+    _heights = (1.0, 1.3)
+
+    def __post_init__(self) -> None:
+        panels = tuple(str(i) for i in self.shown)
+        self._layout = (("divergence",) * len(panels), panels)
 
     @classmethod
     def from_data(cls, X: Any, split: TimeSplit, *, feature_names: Any = None) -> Self:
@@ -164,10 +168,6 @@ class CovariateShiftDisplay(Display):
             frequencies=shift.frequencies[np.ix_(shown, order)],
             changes=tuple(_changes(shift.frequencies[i] - shift.training, feature_names) for i in shown),
         )
-
-    def _layout(self) -> list[list[str]]:
-        panels = [str(i) for i in self.shown]
-        return [["divergence"] * len(panels), panels]
 
     def _draw(self, *axes: Any) -> None:
         over_time, *panels = axes

@@ -1,4 +1,4 @@
-"""What would rejection have given on these data? Rejectors run over the past, period by period."""
+"""Rejectors run over past data, period by period."""
 
 import inspect
 import time
@@ -78,19 +78,19 @@ def backtest(
     class_ratio : dict or None
         The share of classes in deployment, checked if given.
     allow : collection of str
-        Names of biases to pass over; see `find_biases`. The others are refused or warned about.
+        Names of biases to ignore; see `find_biases`. The others are refused or warned about.
     unlabelled : {"refuse", "drop"}
         What to do with rows whose label is missing (None, NaN, NA): an error, or leave them out. Those left
         out are counted in the manifest.
     folder : path or None
-        Keep what is done here, so that the same call takes up an interrupted run; the finished result is
-        saved here too.
+        Save progress here, so that the same call resumes an interrupted run. The finished result is saved
+        here too.
     random_state : int
         Seeds every rejector, detector and judge whose own ``random_state`` is None, and the choice of labels.
     n_jobs : int or None
         How many rejectors run at once, in processes.
     verbose : bool
-        Show progress, if someone is watching.
+        Show progress on a terminal or in a notebook.
 
     Examples
     --------
@@ -238,8 +238,8 @@ def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest:
 
 
 def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
-    """Decide period after period, refitting where asked; periods already on disk are not decided again."""
-    clock = _Clock()
+    """Decide period after period and refit on schedule; periods already on disk are not decided again."""
+    seconds = {"fit": 0.0, "decide": 0.0}
     fitted: Any = None
     labelled = known = np.empty(0, dtype=np.intp)
     since_fit: list[IntArray] = []
@@ -256,24 +256,24 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
             elif len(rows):
                 if fitted is None:
                     try:
-                        fitted = _fit_up_to_now(run, rejector, known, since_fit, clock)
+                        fitted = _fit_up_to_now(run, rejector, known, since_fit, seconds)
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
-                part = _decide_period(run, fitted, rows, i, clock)
+                part = _decide_period(run, fitted, rows, i, seconds)
                 write_period(run.checkpoints, name, i, part)
             if part is not None:
                 parts.append(part)
                 since_fit.append(rows)
                 labelled = np.concatenate([labelled, part["labelled"]])
             progress.show(i + 1)
-    return _Outcome(_join(parts), clock.seconds, len(labelled))
+    return _Outcome(_join(parts), seconds, len(labelled))
 
 
 def _fit_up_to_now(
-    run: _Run, rejector: Any, labelled: IntArray, since_fit: list[IntArray], clock: "_Clock"
+    run: _Run, rejector: Any, labelled: IntArray, since_fit: list[IntArray], seconds: dict[str, float]
 ) -> Any:
     """The rejector as it is after deciding the periods since its last fit."""
-    with clock.of("fit"):
+    with _timed(seconds, "fit"):
         fitted = run.fit(rejector, labelled)
     if getattr(fitted, "evolves", False):
         for earlier in since_fit:
@@ -282,25 +282,21 @@ def _fit_up_to_now(
 
 
 def _decide_period(
-    run: _Run, fitted: Any, rows: IntArray, period: int, clock: "_Clock"
+    run: _Run, fitted: Any, rows: IntArray, period: int, seconds: dict[str, float]
 ) -> dict[str, AnyArray]:
     X = take_rows(run.X, as_slice(rows))
-    with clock.of("decide"):
+    with _timed(seconds, "decide"):
         decisions = fitted.decide(X)
     chosen = np.empty(0, dtype=np.intp)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
         chosen = run.retrain.select(fitted, X, decisions, generator)
-    part = {
-        "labels": tight(decisions.labels),
-        "accepted": decisions.accepted,
-        "credibility": decisions.credibility,
-        "confidence": decisions.confidence,
+    columns = {key: tight(column) for key, column in decisions.columns().items() if key != "p_values"}
+    return columns | {
         "labelled": rows[chosen],
         "classes": tight(decisions.classes),
         "ranked_by": np.array([decisions.ranked_by]),
     }
-    return part if decisions.votes is None else part | {"votes": decisions.votes}
 
 
 def _join(parts: list[dict[str, AnyArray]]) -> Decisions:
@@ -309,17 +305,11 @@ def _join(parts: list[dict[str, AnyArray]]) -> Decisions:
     return Decisions(**columns, classes=classes, ranked_by=ranked_by)
 
 
-class _Clock:
-    """Seconds spent on each kind of work."""
-
-    def __init__(self) -> None:
-        self.seconds = {"fit": 0.0, "decide": 0.0}
-
-    @contextmanager
-    def of(self, kind: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[kind] += time.perf_counter() - started
+@contextmanager
+def _timed(seconds: dict[str, float], work: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[work] += time.perf_counter() - started
 
 
 def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def find_biases(
     pos_label: Any = None,
     class_ratio: Mapping[Any, float] | None = None,
 ) -> list[Bias]:
-    """Everything about a split that would make its results misleading.
+    """Find everything about a split that would make its results misleading.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def find_biases(
         ``training_after_test``: a training or calibration row is newer than a test row. ``class_windows``:
         the classes come from different times, so that age gives the class away. ``class_ratio``: the test
         rows do not have the shares of deployment. ``duplicates``: test rows repeat training rows.
-        ``few_positives``: periods whose metrics rest on next to nothing.
+        ``few_positives``: periods with too few positive objects for their metrics to mean much.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def find_biases(
 
 
 def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel: int = 2) -> None:
-    """Raise the biases that refuse, warn of the others; those named in ``allow`` are passed over."""
+    """Raise biases that refuse, and warn of the others; skip those named in ``allow``."""
     allow = [allow] if isinstance(allow, str) else allow
     unknown = set(allow) - set(get_args(BiasName))
     if unknown:
@@ -109,7 +109,9 @@ def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel
     reported = [bias for bias in biases if bias.name not in allow]
     for bias in reported:
         if bias.refuses:
-            raise TemporalBiasError(f"{bias.name}: {bias.message} (allow={[bias.name]!r} goes on regardless)")
+            raise TemporalBiasError(
+                f"{bias.name}: {bias.message} (allow={[bias.name]!r} continues regardless)"
+            )
     for bias in reported:
         warnings.warn(f"{bias.name}: {bias.message}", TemporalBiasWarning, stacklevel=stacklevel + 1)
 
@@ -117,7 +119,7 @@ def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel
 def downsample(
     y: Any, ratio: Mapping[Any, float], *, groups: Any = None, random_state: Any = None
 ) -> IntArray:
-    """Rows to keep, drawn at random and in their order, so that a class has the share asked for.
+    """Draw rows to keep, in their order, so that a class has a given share.
 
     Parameters
     ----------

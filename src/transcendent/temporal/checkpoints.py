@@ -1,4 +1,4 @@
-"""What a run of a backtest leaves on disk, so that it can be taken up again."""
+"""Files of an unfinished backtest, from which it resumes."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from transcendent.temporal.result import Backtest
 
 
 def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
-    """A folder for this run's periods; one that holds another run's is refused."""
+    """Open a folder for this run's periods; refuse one that holds another run's."""
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     written = checkpoints / "run.json"
@@ -25,7 +25,7 @@ def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
 
 
 def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
-    """The result of this very run, if it is there."""
+    """Load the result of this run if it is finished."""
     written = folder / "manifest.json"
     if not written.exists():
         return None
@@ -34,7 +34,7 @@ def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
 
 
 def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, AnyArray] | None:
-    """What a rejector decided in a period; None if it has not, or what was written cannot be read."""
+    """Read what a rejector decided in a period; None if it has not, or the file cannot be read."""
     if checkpoints is None or not (path := _file(checkpoints, name, period)).exists():
         return None
     try:
@@ -45,7 +45,7 @@ def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, A
 
 
 def write_period(checkpoints: Path | None, name: str, period: int, part: dict[str, AnyArray]) -> None:
-    """Write it down at once or not at all."""
+    """Write what a rejector decided in a period, whole or not at all."""
     if checkpoints is not None:
         write_whole(_file(checkpoints, name, period), to_npz(part))
 

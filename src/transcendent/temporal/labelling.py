@@ -1,4 +1,4 @@
-"""Which objects of a period an analyst labels, and when the detector learns from them."""
+"""The choice of objects to label in each period, and how often rejectors are refitted with them."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -29,7 +29,7 @@ class Retraining:
         closest to the detector's decision boundary; any; or half of them as in ``"rejected"``, the rest at
         random.
     every : int
-        Refit before the first of every so many periods.
+        Refit every ``every`` periods.
     apart : float
         Least cosine distance between the objects chosen in one period, 0 to 1: of near-duplicates only the
         first is labelled, as long as there are others. Needs rows of numbers.
@@ -56,11 +56,12 @@ class Retraining:
         n = min(self.labels, len(decisions))
         shuffled = generator.permutation(len(decisions))
         if self.choose == "random":
-            return np.sort(self._first(n, shuffled, X))
-        if self.choose == "margin":
-            return np.sort(self._first(n, np.argsort(margins(rejector, X), kind="stable"), X))
-        ranked = np.lexsort((decisions.ranking, decisions.accepted))
-        if self.choose == "rejected":
+            ranked = shuffled
+        elif self.choose == "margin":
+            ranked = np.argsort(margins(rejector, X), kind="stable")
+        else:
+            ranked = np.lexsort((decisions.ranking, decisions.accepted))
+        if self.choose != "mixed":
             return np.sort(self._first(n, ranked, X))
         strange = self._first(-(-n // 2), ranked, X)
         return np.sort(np.concatenate([strange, shuffled[~np.isin(shuffled, strange)]])[:n])
@@ -100,7 +101,7 @@ def margins(rejector: Any, X: Any) -> FloatArray:
 
 
 def joining(labelled: IntArray, y: AnyArray, trained: IntArray) -> IntArray:
-    """Those of the labelled rows that can be trained on: their class was, or has enough of them."""
+    """Return the labelled rows whose class was trained on, or has enough of them to be."""
     classes, codes, counts = np.unique(y[labelled], return_inverse=True, return_counts=True)
     ready = np.isin(classes, y[trained]) | (counts >= _ENOUGH)
     return labelled[ready[codes]]

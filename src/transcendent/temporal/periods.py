@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, BoolArray, IntArray
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, rows_by_code
 from transcendent._utils.dates import as_dates, first_and_last
 
 Calendar = Literal["year", "quarter", "month", "week", "day"]
@@ -39,8 +39,7 @@ class Periods:
     @cached_property
     def rows(self) -> list[IntArray]:
         """For each period the positions of its objects, in their order."""
-        order = np.argsort(self.codes, kind="stable")
-        return np.split(order, np.cumsum(self.counts)[:-1])
+        return rows_by_code(self.codes, len(self))
 
     @property
     def counts(self) -> IntArray:
@@ -55,7 +54,7 @@ class TimeSplit:
     Attributes
     ----------
     train, calibration, test : int arrays
-        Row positions in the order of time; ``calibration`` is empty unless a window for it was asked for.
+        Row positions in the order of time; ``calibration`` is empty unless a window for it was given.
     periods : Periods
         Those of the test rows; its positions count within ``test``.
     times : array of shape (n,)

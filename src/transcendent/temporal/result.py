@@ -1,4 +1,4 @@
-"""What a backtest found, as tables."""
+"""The result of a backtest: decisions, metrics over time, and how they are saved."""
 
 import io
 import json
@@ -9,7 +9,15 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, divide, encode_labels
+from transcendent._utils.arrays import (
+    AnyArray,
+    FloatArray,
+    IntArray,
+    chunks,
+    divide,
+    encode_labels,
+    rows_by_code,
+)
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.text import columns
@@ -25,7 +33,6 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
-from transcendent.temporal.periods import Periods
 
 _SHOWN = {
     "rejector": ("", "rejector"),
@@ -91,12 +98,7 @@ class Backtest:
     def table(self) -> dict[str, AnyArray]:
         """Columns of the tidy table: one row per rejector, period and subset."""
         metrics = list(self._metrics.values())
-        n, p, s = len(self.answers), len(self.periods), len(SUBSETS)
-        columns: dict[str, AnyArray] = {
-            "rejector": np.repeat(list(self.answers), p * s),
-            "period": np.tile(np.repeat(self.periods, s), n),
-            "subset": np.tile(SUBSETS, n * p),
-        }
+        columns = self._keys("subset", np.array(SUBSETS))
         for name in metrics[0]:
             column = np.concatenate([m[name].ravel() for m in metrics])
             columns[name] = column.astype(np.intp) if name in ("objects", "errors") else column
@@ -106,13 +108,9 @@ class Backtest:
     def by_class(self) -> dict[str, AnyArray]:
         """Columns of the table of true classes: one row per rejector, period and class."""
         counts = [c.sum(axis=-1) for c in self.confusions.values()]
-        n, p, k = len(self.answers), len(self.periods), len(self.classes)
         objects = np.concatenate([c.sum(axis=1).ravel() for c in counts])
         rejected = np.concatenate([c[:, 1].ravel() for c in counts])
-        return {
-            "rejector": np.repeat(list(self.answers), p * k),
-            "period": np.tile(np.repeat(self.periods, k), n),
-            "class": np.tile(self.classes, n * p),
+        return self._keys("class", self.classes) | {
             "objects": objects,
             "rejected": rejected,
             "rejection_rate": divide(rejected, objects),
@@ -186,8 +184,7 @@ class Backtest:
         kept = np.empty(len(self.y))
         for rows in self._rows_of_periods:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
-        counts = confusions(self._actual, self._predicted[rejector], kept, len(self.classes))
-        return by_subset(subset_metrics(counts, self.positive))
+        return self._pooled(rejector, kept)
 
     def summary(self) -> dict[str, AnyArray]:
         """Columns of the table with one row per rejector.
@@ -219,7 +216,7 @@ class Backtest:
         arrow, parquet = extra("pyarrow", "frames"), extra("pyarrow.parquet", "frames")
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        decisions = arrow.concat_tables(self._decision_tables())
+        decisions = arrow.concat_tables([arrow.table(self._decision_columns(name)) for name in self.answers])
         for name, table in (("table", arrow.table(self.table)), ("decisions", decisions)):
             content = io.BytesIO()
             parquet.write_table(table, content)
@@ -234,7 +231,7 @@ class Backtest:
 
     @classmethod
     def load(cls, folder: Any) -> Self:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         parquet = extra("pyarrow.parquet", "frames")
         path = Path(folder)
         manifest = json.loads((path / "manifest.json").read_text())
@@ -265,14 +262,37 @@ class Backtest:
         )
 
     def __repr__(self) -> str:
-        first, last = self.periods[0], self.periods[-1]
-        title = f"{len(self.y):,} objects in {len(self.periods)} periods, {first} to {last}"
+        span = f"{self.periods[0]} to {self.periods[-1]}"
+        title = f"{len(self.y):,} objects in {len(self.periods)} periods, {span}"
         if self.pos_label is not None:
             title += f"; positive is {self.pos_label!r}"
         summary = self.summary()
         rows = [[head[line] for head in _SHOWN.values()] for line in (0, 1)]
         rows += [[_cell(summary[key][i]) for key in _SHOWN] for i in range(len(self.answers))]
         return "\n".join([title, columns(rows), *self._undefined()])
+
+    def _keys(self, name: str, values: AnyArray) -> dict[str, AnyArray]:
+        """Key columns of a table with a row for each rejector, period and value."""
+        n, p, k = len(self.answers), len(self.periods), len(values)
+        return {
+            "rejector": np.repeat(list(self.answers), p * k),
+            "period": np.tile(np.repeat(self.periods, k), n),
+            name: np.tile(values, n * p),
+        }
+
+    def _decision_columns(self, name: str) -> dict[str, AnyArray]:
+        answer = self.answers[name]
+        return {
+            "rejector": np.full(len(self.y), name),
+            "row": self.rows,
+            "period": self.period,
+            "y": self.y,
+            "label": answer.labels,
+            "accepted": answer.accepted,
+            "credibility": answer.credibility,
+            "confidence": answer.confidence,
+            "votes": np.full(len(self.y), -1) if answer.votes is None else answer.votes,
+        }
 
     @cached_property
     def _actual(self) -> IntArray:
@@ -287,7 +307,7 @@ class Backtest:
 
     @cached_property
     def _metrics(self) -> dict[str, dict[str, FloatArray]]:
-        """For each rejector the metrics as (periods, subsets) arrays; in blocks, for want of memory."""
+        """For each rejector the metrics as (periods, subsets) arrays, computed in blocks to save memory."""
         blocks = list(chunks(len(self.periods), max(1, _BLOCK_CELLS // len(self.classes) ** 2)))
         metrics = {}
         for name in self.answers:
@@ -304,11 +324,10 @@ class Backtest:
         ]
         return np.array(counts)
 
-    def _confusions_overall(self, name: str) -> IntArray:
-        """(2, classes, classes): those of all periods together."""
-        accepted = self.answers[name].accepted
-        counts: IntArray = confusions(self._actual, self._predicted[name], accepted, len(self.classes))
-        return counts
+    def _pooled(self, name: str, kept: AnyArray) -> dict[str, dict[str, float]]:
+        """Metrics of all periods together, by subset; ``kept`` may be shares of the objects."""
+        counts = confusions(self._actual, self._predicted[name], kept, len(self.classes))
+        return by_subset(subset_metrics(counts, self.positive))
 
     def _undefined(self) -> list[str]:
         """Says where F1 is undefined, as the area under time then rests on fewer periods."""
@@ -324,7 +343,7 @@ class Backtest:
 
     @cached_property
     def _rows_of_periods(self) -> list[IntArray]:
-        return Periods(self.periods, self.period).rows
+        return rows_by_code(self.period, len(self.periods))
 
     @cached_property
     def _summary(self) -> dict[str, AnyArray]:
@@ -333,46 +352,23 @@ class Backtest:
         return names | {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
     def _summary_row(self, name: str) -> dict[str, float]:
-        overall = subset_metrics(self._confusions_overall(name), self.positive)
+        answer = self.answers[name]
+        overall, at_15 = self._pooled(name, answer.accepted), self.at_rejection(name, 0.15)
         row = {f"aut_f1_{subset}": self.aut(name, "f1", subset).value for subset in SUBSETS}
-        for metric in ("f1", "error"):
-            row |= {f"{metric}_{s}": float(overall[metric][i]) for i, s in enumerate(SUBSETS)}
-        row["rejection_rate"] = float(overall["share"][2])
-        row["positives_rejected"] = self._positives_rejected(name)
-        row["errors_caught"] = float(overall["share_of_errors"][2])
-        same_rate = self.at_rejection(name, 0.15)
-        row["caught_at_15"] = same_rate["rejected"]["share_of_errors"]
-        row["f1_kept_at_15"] = same_rate["kept"]["f1"]
-        curves = [(len(curve.risk), curve) for curve in self.risk_coverage(name) if len(curve.risk)]
-        weights = [n for n, _ in curves]
+        row |= {f"{metric}_{s}": overall[s][metric] for metric in ("f1", "error") for s in SUBSETS}
+        positives = answer[self._actual == self.positive]
+        row |= {
+            "rejection_rate": overall["rejected"]["share"],
+            "positives_rejected": positives.rejection_rate,
+            "errors_caught": overall["rejected"]["share_of_errors"],
+            "caught_at_15": at_15["rejected"]["share_of_errors"],
+            "f1_kept_at_15": at_15["kept"]["f1"],
+        }
+        curves = [curve for curve in self.risk_coverage(name) if len(curve.risk)]
+        weights = [len(curve.risk) for curve in curves]
         for key in ("aurc", "excess_aurc", "augrc"):
-            row[key] = float(np.average([getattr(curve, key) for _, curve in curves], weights=weights))
+            row[key] = float(np.average([getattr(curve, key) for curve in curves], weights=weights))
         return row
-
-    def _positives_rejected(self, name: str) -> float:
-        if self.positive is None:
-            return float("nan")
-        kept, rejected = self._confusions_overall(name).sum(axis=2)[:, self.positive]
-        return float(divide(np.array(rejected), np.array(kept + rejected)))
-
-    def _decision_tables(self) -> list[Any]:
-        arrow = extra("pyarrow", "frames")
-        return [
-            arrow.table(
-                {
-                    "rejector": np.full(len(self.y), name),
-                    "row": self.rows,
-                    "period": self.period,
-                    "y": self.y,
-                    "label": answer.labels,
-                    "accepted": answer.accepted,
-                    "credibility": answer.credibility,
-                    "confidence": answer.confidence,
-                    "votes": np.full(len(self.y), -1) if answer.votes is None else answer.votes,
-                }
-            )
-            for name, answer in self.answers.items()
-        ]
 
 
 def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from transcendent.decisions import Decisions
-from transcendent.report.verdict import at_same_rate, outcome_of, uneven, verdict
-from transcendent.report.words import counted, distinct, percent, plain
+from transcendent.report.findings import find
+from transcendent.report.words import at_same_rate, counted, distinct, percent, plain, uneven, verdict
 from transcendent.temporal.result import Backtest
 
 
@@ -33,11 +33,11 @@ def cells(*groups):
 
 
 def said(result):
-    return verdict(outcome_of(result, "ICE", result.summary()))
+    return verdict(find(result))
 
 
 def said_at_15(result):
-    return at_same_rate(outcome_of(result, "ICE", result.summary()))
+    return at_same_rate(find(result))
 
 
 HELPS = cells((600, 0, 0, 1), (200, 1, 1, 1), (40, 1, 0, 1), (80, 1, 0, 0), (80, 0, 1, 0))
@@ -165,10 +165,8 @@ def test_without_a_positive_class_it_is_about_accuracy():
 def uneven_in(rates, objects=200, unit="month"):
     accepted = [i >= round(rate * objects) for rate in rates for i in range(objects)]
     n = len(accepted)
-    return uneven(
-        backtest_of([0] * n, [0] * n, accepted, period=np.repeat(range(len(rates)), objects), unit=unit),
-        "ICE",
-    )
+    period = np.repeat(range(len(rates)), objects)
+    return uneven(find(backtest_of([0] * n, [0] * n, accepted, period=period, unit=unit)))
 
 
 def test_periods_whose_rejection_rate_ran_away():
