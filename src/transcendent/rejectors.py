@@ -20,12 +20,12 @@ class Traits:
         Whether it changes while it decides.
     detectors : list of classifiers
         The fitted detectors.
-    judges : list
-        Those that hold calibration objects, of an evaluator or of the one within a budget or a baseline.
     calibrations : list of Calibration
-        The calibration objects of each judge.
+        The calibration objects of each judge, also of one within a budget or a baseline.
     results : list of SearchResult
         The thresholds in use, and what they promise.
+    lacks_thresholds : bool
+        Whether it was calibrated, but no search has found thresholds.
     """
 
     classes: AnyArray | None
@@ -33,9 +33,9 @@ class Traits:
     n_features: int | None
     evolves: bool
     detectors: list[Any]
-    judges: list[Any]
     calibrations: list[Any]
     results: list[Any]
+    lacks_thresholds: bool
 
     @classmethod
     def of(cls, rejector: Any) -> "Traits":
@@ -50,9 +50,9 @@ class Traits:
             n_features=getattr(rejector, "n_features_in_", None),
             evolves=bool(getattr(rejector, "evolves", False)),
             detectors=_detectors(inner),
-            judges=judges,
             calibrations=_of_each(judges, "calibration_"),
             results=_of_each(deciding, "result_"),
+            lacks_thresholds=not all(hasattr(judge, "result_") for judge in getattr(outer, "judges_", ())),
         )
 
 

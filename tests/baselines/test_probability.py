@@ -50,7 +50,7 @@ def disagreement(seed, train, test):
     ours, theirs = ice.decide(test), raw.decide(test)
     np.testing.assert_array_equal(ours.labels, theirs.labels)
     differ = ours.accepted != theirs.accepted
-    step = 1 / ice.calibration_.table.counts
+    step = 1 / ice.calibration_.bags.counts
     near = np.abs(ours.credibility - ice.thresholds_[ours.labels]) <= step[ours.labels] * (1 + 1e-9)
     assert not np.any(differ & ~near)
     return differ.mean()

@@ -22,11 +22,6 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
     return [], estimator
 
 
-def unwrapped(rejector: Any) -> Any:
-    """The rejector within a budget, or the rejector itself."""
-    return getattr(rejector, "rejector_", rejector)
-
-
 def take_on_input(tags: Any, inner: Any) -> Any:
     """Give a wrapper the input and classifier tags of the estimator it wraps."""
     inner_tags = get_tags(inner)

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.estimators import unwrapped
 from transcendent._utils.files import write_whole
 from transcendent._utils.provenance import versions
 from transcendent._utils.text import visible
@@ -35,6 +34,7 @@ from transcendent.artifacts.signatures import Key, check_signature, required_key
 from transcendent.artifacts.types import ALLOWED, check_trusted, find_types_to_trust
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
+from transcendent.rejectors import Traits
 
 
 def save(
@@ -286,7 +286,7 @@ def _check_savable(rejector: Any) -> None:
         raise TypeError(
             f"{kind} is not a rejector; wrap a detector in one, such as InductiveEvaluator(detector)."
         )
-    if not all(hasattr(judge, "result_") for judge in getattr(unwrapped(rejector), "judges_", ())):
+    if Traits.of(rejector).lacks_thresholds:
         raise ArtifactError("this rejector cannot be saved: it has no thresholds. rethreshold() finds some.")
     check_is_fitted(rejector)
 

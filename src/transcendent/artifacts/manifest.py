@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from transcendent._utils.estimators import unwrapped
 from transcendent._utils.provenance import describe, plain
 from transcendent.artifacts.entries import Calibrations
 from transcendent.errors import ArtifactError
-from transcendent.judging.calibration import Calibration
+from transcendent.rejectors import Traits
 from transcendent.thresholds.base import SearchResult
 
 FORMAT = 1
@@ -47,20 +46,21 @@ def read_manifest(text: bytes | None, entries: Mapping[str, bytes]) -> dict[str,
 
 def facts(rejector: Any) -> dict[str, Any]:
     """Return parameters, classes, features, calibration objects and thresholds as JSON can hold them."""
-    classes = getattr(rejector, "classes_", None)
-    names = getattr(rejector, "feature_names_in_", None)
-    calibrations, results = _evidence(rejector)
+    traits = Traits.of(rejector)
+    classes, names = traits.classes, traits.feature_names
     return plain(
         {
             "rejector": type(rejector).__name__,
             "description": describe(rejector),
             "classes": None if classes is None else classes.tolist(),
             "features": {
-                "count": getattr(rejector, "n_features_in_", None),
+                "count": traits.n_features,
                 "names": None if names is None else names.tolist(),
             },
-            "calibration": [{"objects": len(c.scores), "per_class": c.counts.tolist()} for c in calibrations],
-            "thresholds": [_promise(result) for result in results],
+            "calibration": [
+                {"objects": len(c.scores), "per_class": c.counts.tolist()} for c in traits.calibrations
+            ],
+            "thresholds": [_promise(result) for result in traits.results],
         }
     )
 
@@ -120,18 +120,6 @@ def _check_files(files: Mapping[str, Any], entries: Mapping[str, bytes]) -> None
             raise ArtifactError(f"its manifest says {name} has {size!r:.40} bytes; it has {len(data)}.")
         if files[name]["sha256"] != _sha256(data):
             raise ArtifactError(f"{name} in it does not have the digest its manifest gives.")
-
-
-def _evidence(rejector: Any) -> tuple[list[Calibration], list[SearchResult]]:
-    """Return the calibration objects and thresholds of any kind of rejector."""
-    rejector = unwrapped(rejector)
-    inner = getattr(rejector, "evaluator_", rejector)
-    judges = getattr(inner, "judges_", [inner])
-    calibrations = [judge.calibration_ for judge in judges if hasattr(judge, "calibration_")]
-    results = [judge.result_ for judge in judges if hasattr(judge, "result_")]
-    if inner is not rejector:
-        results = [rejector.result_] if hasattr(rejector, "result_") else []
-    return calibrations, results
 
 
 def _promise(result: SearchResult) -> dict[str, Any]:

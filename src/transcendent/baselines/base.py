@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent.evaluators.base import DetectorWrapper
 from transcendent.evaluators.inductive import InductiveEvaluator
 from transcendent.judging.pvalues import Form
+from transcendent.rejectors import adopt_input
 from transcendent.thresholds.exact import ExactSearch
 
 
@@ -25,8 +26,7 @@ class CalibratedBaseline(DetectorWrapper):
 
     def _calibrate(self, X: Any, y: Any, times: Any, *, measure: Any, p_value: Form = "paper") -> None:
         """Fit the evaluator and take over its attributes; a fit that fails leaves no old ones behind."""
-        of_evaluator = ("classes_", "n_features_in_", "feature_names_in_")
-        for name in ("evaluator_", *of_evaluator):
+        for name in ("evaluator_", "classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         evaluator = InductiveEvaluator(
             self.estimator,
@@ -36,7 +36,5 @@ class CalibratedBaseline(DetectorWrapper):
             p_value=p_value,
             random_state=self.random_state,
         ).fit(X, y, times=times)
-        for name in of_evaluator:
-            if hasattr(evaluator, name):
-                setattr(self, name, getattr(evaluator, name))
+        adopt_input(self, evaluator)
         self.evaluator_ = evaluator

@@ -44,10 +44,9 @@ class QuorumDisplay(Display):
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import CrossConformalEvaluator
+    >>> from transcendent import CrossConformalEvaluator, backtest
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.plots import QuorumDisplay
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> cce = CrossConformalEvaluator(LinearSVC(), cv=5)
     >>> result = backtest({"CCE": cce}, stream.X, stream.y, stream.times, train="2020-05")

@@ -38,11 +38,10 @@ class RiskCoverageDisplay(Display):
     Examples
     --------
     >>> from sklearn.svm import LinearSVC
-    >>> from transcendent import InductiveEvaluator
+    >>> from transcendent import InductiveEvaluator, backtest
     >>> from transcendent.baselines import ProbabilityThresholds
     >>> from transcendent.datasets import make_stream
     >>> from transcendent.plots import RiskCoverageDisplay
-    >>> from transcendent.temporal import backtest
     >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
     >>> rejectors = {"ICE": InductiveEvaluator(LinearSVC()), "sigmoid": ProbabilityThresholds(LinearSVC())}
     >>> result = backtest(rejectors, stream.X, stream.y, stream.times, train="2020-05")

@@ -30,6 +30,7 @@ from transcendent._utils.extras import extra
 from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
 from transcendent.decisions import Decisions, Rejector
 from transcendent.errors import InfeasibleError
+from transcendent.rejectors import Traits
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
 from transcendent.temporal.labelling import Retraining, joining
@@ -275,7 +276,7 @@ def _fit_up_to_now(
     """The rejector as it is after deciding the periods since its last fit."""
     with _timed(seconds, "fit"):
         fitted = run.fit(rejector, labelled)
-    if getattr(fitted, "evolves", False):
+    if Traits.of(fitted).evolves:
         for earlier in since_fit:
             fitted.decide(take_rows(run.X, as_slice(earlier)))
     return fitted

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
-from transcendent._utils.estimators import see_through, transform, unwrapped
+from transcendent._utils.estimators import see_through, transform
 from transcendent.decisions import Decisions
+from transcendent.rejectors import Traits
 
 Choice = Literal["rejected", "margin", "random", "mixed"]
 
@@ -83,12 +84,8 @@ class Retraining:
 
 def margins(rejector: Any, X: Any) -> FloatArray:
     """Distance of each object from the decision boundary; of several detectors, that of their mean."""
-    rejector = unwrapped(rejector)
-    if hasattr(rejector, "detectors_"):
-        detectors = [detector.estimator for detector in rejector.detectors_]
-    elif hasattr(rejector, "estimator_"):
-        detectors = [rejector.estimator_]
-    else:
+    detectors = Traits.of(rejector).detectors
+    if not detectors:
         raise ValueError(
             f"{type(rejector).__name__} shows no detector, so there is no margin to choose labels by; "
             "choose 'rejected', 'random' or 'mixed'."
