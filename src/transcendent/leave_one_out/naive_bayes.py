@@ -38,8 +38,7 @@ def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
             variances += smoothing[:, None]
             constant = np.any(variances <= (_ROUNDING * group.mean) ** 2)
             refuse_if(constant, "a feature does not vary within a class, and var_smoothing is too small")
-            log_normal = np.log(2 * np.pi * variances) + deviations**2 / variances
-            densities[cut, c] = -0.5 * log_normal.sum(axis=1)
+            densities[cut, c] = -0.5 * (np.log(2 * np.pi * variances) + deviations**2 / variances).sum(axis=1)
     priors = shared.left_out_log_priors(codes, len(groups), bayes.priors)
     return LeftOut(bayes.classes_, **shared.density_answers(priors, densities))
 
