@@ -6,7 +6,7 @@ from typing import Any
 
 from transcendent._utils.extras import extra
 from transcendent.batch.part import RECORD, Job
-from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json_whole
+from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json
 from transcendent.batch.plan import Digest, Part, data_digest
 from transcendent.errors import BatchError
 
@@ -39,7 +39,7 @@ def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
     elif any(not hidden(name) for name in held):
         raise BatchError(f"{job.folder} holds other files. Give another folder, or an empty one.")
     else:
-        write_json_whole(job.target, path, json.dumps(run, indent=1).encode())
+        write_json(job.target, path, run)
     return held
 
 
@@ -86,15 +86,12 @@ def _looked_through(filesystem: Any, path: str) -> tuple[Any, str]:
 
 
 def sweep(job: Job, held: dict[str, str], records: dict[str, dict[str, Any]]) -> None:
-    """Remove what tasks that died have left, and bad rows of parts that are not done or have none."""
+    """Remove an earlier run's manifest, files of tasks that died, and stale bad rows.
+
+    Bad rows are stale if their part is not done or has none.
+    """
     for name, path in held.items():
         part = name.removeprefix("_bad/")
         stale = part != name and not records.get(part, {}).get("bad")
-        if path.endswith(ASIDE) or stale:
+        if path.endswith(ASIDE) or stale or name == MANIFEST:
             job.target.delete_file(path)
-
-
-def withdraw_manifest(job: Job, held: dict[str, str]) -> None:
-    """Remove an earlier run's manifest, which is to be there only while it is true."""
-    if MANIFEST in held:
-        job.target.delete_file(held[MANIFEST])

@@ -29,7 +29,7 @@ def sole_writer(filesystem: Any, folder: str) -> Iterator[None]:
         yield
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(path)  # while it is held: whoever has opened it finds that it is gone
+            os.unlink(path)  # while it is held: a run that has opened it finds that it is gone
         os.close(handle)
 
 

@@ -1,6 +1,5 @@
-"""Decide a table: plan, hand out parts, gather counts, and go on where an earlier run stopped."""
+"""Decide a table: plan it, hand out its parts, and count; or resume where an earlier run stopped."""
 
-import json
 import os
 import time
 from collections.abc import Collection, Iterable
@@ -20,12 +19,12 @@ from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact
 from transcendent.baselines import CPReject
-from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw_manifest
-from transcendent.batch.layout import find_identifier, find_layout
+from transcendent.batch.folder import MANIFEST, claim, finished, sweep
 from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
-from transcendent.batch.places import hidden, is_local, list_files, locate, write_json_whole
+from transcendent.batch.places import hidden, is_local, list_files, locate, write_json
 from transcendent.batch.plan import Digest, Part, cut, find_files
+from transcendent.batch.rows import check_column, find_layout
 from transcendent.decisions import summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.evaluators.budget import RejectionBudget
@@ -112,7 +111,7 @@ def decide_table(
     features: str | Collection[str] | None = None,
     values: str | None = None,
     identifier: str | None = None,
-    p_values: bool = False,
+    p_values: bool = True,
     rows_per_task: int = 1_000_000,
     digest: Digest = "footer",
     n_jobs: int | None = None,
@@ -149,7 +148,7 @@ def decide_table(
     identifier : str or None
         The column that names objects.
     p_values : bool
-        Whether to write a p-value per class, too.
+        Whether to write a p-value per class, if the rejector gives them.
     rows_per_task : int
         Row groups are joined to parts of at most this number of rows; a row group is never cut.
     digest : {"footer", "content"}
@@ -182,7 +181,7 @@ def decide_table(
     ...         ice, f"{folder}/new.parquet", f"{folder}/out", features=list(columns), identifier="id")
     ...     written = pq.read_table(f"{folder}/out")
     >>> written.column_names
-    ['id', 'label', 'accepted', 'credibility', 'confidence', 'model']
+    ['id', 'label', 'accepted', 'credibility', 'confidence', 'p_value[0]', 'p_value[1]', 'model']
     >>> decided.rows, bool(np.all(written["accepted"] == ice.decide(X[1000:]).accepted))
     (2000, True)
     """
@@ -201,7 +200,10 @@ def decide_table(
     if inside.startswith(f"{real}/") and not hidden(inside[len(real) + 1 :]):
         raise ValueError(f"{out} is inside the table, which would grow by it: write to another folder.")
     layout = find_layout(loaded, schema, features if features is not None else notes.get("features"), values)
-    identifier = find_identifier(schema, identifier, notes.get("id"))
+    if identifier is not None:
+        check_column(schema, identifier)
+    elif notes.get("id") in schema.names:
+        identifier = notes["id"]
     job = Job(loaded, model, written_by, layout, identifier, p_values, source, target, folder)
     parts = cut(files, rows_per_task)
     on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
@@ -210,7 +212,6 @@ def decide_table(
         held = claim(job, rows_per_task, digest)
         records = finished(job, held, parts)
         skipped = _rows(records.values())
-        withdraw_manifest(job, held)
         sweep(job, held, records)
         for name in sorted({part.name.rpartition("/")[0] for part in parts}):
             for prefix in ("", "_bad/"):
@@ -272,7 +273,7 @@ def _decide_parts(
     """Decide parts and add their records; a part that fails does not keep the others from being decided."""
     failed: list[Failure] = []
     done = rejected = 0
-    kept = f"What is done is kept in {job.folder}; the same call goes on from there."
+    kept = f"What is done is kept in {job.folder}; the same call resumes from there."
     try:
         there_is_room = takewhile(lambda _: not any(failure.no_room for failure in failed), parts)
         tasks = ((part,) for part in there_is_room)
@@ -318,6 +319,5 @@ def _conclude(
         skipped=skipped,
         seconds=time.perf_counter() - started,
     )
-    manifest = {**result.to_dict(), "parts": in_order}
-    write_json_whole(job.target, f"{job.folder}/{MANIFEST}", json.dumps(manifest).encode())
+    write_json(job.target, f"{job.folder}/{MANIFEST}", {**result.to_dict(), "parts": in_order})
     return result

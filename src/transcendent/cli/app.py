@@ -9,7 +9,7 @@ import typer
 
 from transcendent import __version__
 from transcendent._utils.files import is_about_writing
-from transcendent._utils.text import columns
+from transcendent._utils.text import columns, some
 from transcendent.cli import console
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def decide(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", "-w", min=1, help="In parts, by so many processes; of a folder, all cores."
+            "--workers", "-w", min=1, help="Number of worker processes (default for a folder: all cores)."
         ),
     ] = None,
     scheduler: Annotated[
@@ -157,8 +157,8 @@ def decide(
         str | None, typer.Option(help="In parts: the column with the values of sparse rows.")
     ] = None,
     p_values: Annotated[
-        bool, typer.Option("--p-values", help="In parts: write a p-value per class, too.")
-    ] = False,
+        bool, typer.Option("--p-values/--no-p-values", help="Write a p-value per class, if there are any.")
+    ] = True,
     digest: Annotated[
         str,
         typer.Option(
@@ -174,27 +174,33 @@ def decide(
     """Accept or reject answers about new objects.
 
     A file is decided in memory and at once. A folder of Parquet files, or a file with --workers or
-    --scheduler, is decided in parts, whatever its size; an interrupted run goes on where it was.
+    --scheduler, is decided in parts, whatever its size; the same command resumes an interrupted run.
     """
     from transcendent.cli import deciding
 
     console.silence(quiet)
     access = deciding.Access(trust or [], public_key, strict)
-    in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values, digest)
-    if in_parts.asked_for(objects):
-        decided = in_parts.decide(artifact, objects, identifier, access)
-        console.show(f"{decided!r}\n\nwritten to {out}", decided.to_dict(), as_json)
+    options = bool(features or values or digest != "footer")
+    if deciding.is_in_parts(objects, out, workers, scheduler, options):
+        table = deciding.decide_in_parts(
+            *(artifact, objects, str(out), access),
+            workers=workers,
+            scheduler=scheduler,
+            features=features or [],
+            values=values,
+            identifier=identifier,
+            p_values=p_values,
+            digest=digest,
+        )
+        console.show(f"{table!r}\n\nwritten to {out}", table.to_dict(), as_json)
         return
-    file = deciding.existing_file(objects)
-    place = None if out is None else Path(out)
-    deciding.check_output(place)
-    decisions, ids = deciding.decide_file(artifact, file, identifier, access)
-    if place is not None:
-        with console.writing(place):
-            deciding.write_decisions(decisions, ids, place)
+    decisions, written = deciding.decide_file(artifact, Path(objects), identifier, access, p_values=p_values)
+    if out is not None:
+        with console.writing(out):
+            deciding.write_table(written, Path(out))
     if out != "-":
-        written = f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps the decisions"
-        console.show(f"{decisions!r}{written}", deciding.summarise(decisions), as_json)
+        where = f"written to {out}" if out else "nothing is written; --out FILE keeps the decisions"
+        console.show(f"{decisions!r}\n\n{where}", deciding.summarise(decisions), as_json)
 
 
 @command
@@ -215,8 +221,8 @@ def backtest(
 ) -> None:
     """What would rejection have given over the past?
 
-    Fits rejectors on the training window and lets them decide what came later, period by period. An
-    interrupted run goes on where it was.
+    Fits rejectors on the training window and lets them decide what came later, period by period. The
+    same command resumes an interrupted run.
     """
     from transcendent.cli.experiment import Experiment
 
@@ -231,12 +237,12 @@ def backtest(
         if is_about_writing(error):
             raise console.OutputError(
                 f"{folder} cannot be written: {error.strerror or error}. What is done is kept; once there is "
-                "room, the same command goes on from there."
+                "room, the same command resumes from there."
             ) from error
         raise
     except KeyboardInterrupt:
         raise console.InterruptedRunError(
-            f"interrupted. What is done is kept in {folder}; the same command goes on from there."
+            f"interrupted. What is done is kept in {folder}; the same command resumes from there."
         ) from None
     text = f"{result!r}\n\nkept in {folder}; for a page to show: transcendent report {folder}"
     console.show(text, {"folder": str(folder), **_results(result)}, as_json)
@@ -414,9 +420,9 @@ def _described(artifact: "Artifact") -> str:
     text = console.lines(
         rejector=said["description"],
         trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
-        classes=console.some([str(label) for label in said["classes"] or []]) or None,
+        classes=some([str(label) for label in said["classes"] or []]) or None,
         features=None if features["count"] is None else f"{features['count']:,}{names}",
-        calibrated_on=f"{console.some([f'{n:,}' for n in calibration])} objects" if calibration else None,
+        calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects" if calibration else None,
         written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
         f"scikit-learn {said['versions']['scikit-learn']}, Python {said['versions']['python']}",
         format=said["format"],

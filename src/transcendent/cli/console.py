@@ -26,9 +26,9 @@ EXIT_CODES = {
     7: "something cannot be written: folder read-only, disk full",
     8: "an optional dependency is missing",
     9: "the split has a bias that results must not rest on",
-    10: "a table is not decided to its end; the same command goes on",
+    10: "a table is not decided to its end; the same command resumes it",
     130: "interrupted",
-    141: "whoever read the output has gone",
+    141: "output pipe closed",
 }
 
 
@@ -119,11 +119,6 @@ def lines(**entries: Any) -> str:
     shown = {name.replace("_", " "): value for name, value in entries.items() if value is not None}
     width = max(map(len, shown))
     return "\n".join(f"{name.ljust(width)}  {visible(str(value))}" for name, value in shown.items())
-
-
-def some(items: list[str]) -> str:
-    """The first six, and how many more."""
-    return ", ".join(items[:6]) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
 
 
 def plain(value: Any) -> Any:

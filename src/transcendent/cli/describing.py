@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from transcendent._utils.text import some
 from transcendent.cli import console
 from transcendent.cli.experiment import Experiment, boundary, calendar, check_dates
 from transcendent.cli.settings import UsageError
@@ -57,8 +58,8 @@ def in_words(found: dict[str, Any]) -> str:
     text = console.lines(
         objects=f"{found['objects']:,}",
         features=None if found["features"] is None else f"{found['features']:,}",
-        left_out=f"{console.some(found['left_out'])}: no numbers" if "left_out" in found else None,
-        classes=console.some(counts) or None,
+        left_out=f"{some(found['left_out'])}: no numbers" if "left_out" in found else None,
+        classes=some(counts) or None,
         without_label=f"{found['unlabelled']:,} objects, left out" if "unlabelled" in found else None,
         seen=_span(found["seen"], found["periods"]) if "seen" in found else None,
         training=f"{found['training']:,} objects" if "training" in found else None,
