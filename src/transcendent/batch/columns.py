@@ -26,9 +26,11 @@ def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_va
 
 
 def open_writer(file: Any, schema: Any) -> Any:
-    """Return a Parquet writer of such tables, with dictionaries for all columns whose values repeat."""
+    """Return a Parquet writer of such tables, with dictionaries where values repeat."""
     repeat = [name for name in schema.names if name not in ("id", "row")]
-    return extra("pyarrow.parquet", "dask").ParquetWriter(file, schema, use_dictionary=repeat)
+    vary = [name for name in schema.names if name != "model"]
+    parquet = extra("pyarrow.parquet", "dask")
+    return parquet.ParquetWriter(file, schema, use_dictionary=repeat, write_statistics=vary)
 
 
 def _constant(text: str, n: int) -> Any:

@@ -23,6 +23,8 @@ from transcendent.evaluators.cross import CrossConformalEvaluator
 
 RECORD = b"transcendent"
 
+_ROW_GROUP = 1 << 18
+
 
 @dataclass(frozen=True)
 class Job:
@@ -54,7 +56,8 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
     """Decide the rows of a part and write the decisions; return its record, or what went wrong."""
     decided = _ParquetAside(job.target, f"{job.folder}/{part.name}")
     bad = _ParquetAside(job.target, f"{job.folder}/_bad/{part.name}")
-    counts = np.zeros((len(job.rejector.classes_), 2), dtype=np.int64)
+    classes = job.rejector.classes_
+    counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
     try:
         with decided, bad:  # which get their names in reverse: decisions are there only if all is
             with job.source.open_input_file(part.file.path) as opened:
@@ -65,9 +68,10 @@ def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
                         bad.write(refused)
                     if decisions is not None:
                         decided.write(decision_table(names, decisions, job.digest, job.p_values))
-                        counts += [row[1:3] for row in decisions.summary()]
+                        cells = 2 * np.searchsorted(classes, decisions.labels) + decisions.accepted
+                        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
                 _check_unchanged(opened, part)
-            if decided.writer is None:
+            if not decided.rows:
                 decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
             record = _record(job, part, counts, decided, bad)
             bad.finish({})
@@ -131,15 +135,14 @@ def _decide(
 def _record(
     job: Job, part: Part, counts: IntArray, decided: "_ParquetAside", bad: "_ParquetAside"
 ) -> dict[str, Any]:
-    objects, accepted = counts.T.tolist()
     return {
         "part": part.name,
         "model": job.digest,
         "input": part.file.digest,
         "decided_by": versions("lightgbm", "xgboost"),
         "model_written_by": job.written_by,
-        "objects": objects,
-        "accepted": accepted,
+        "objects": counts.sum(axis=1).tolist(),
+        "accepted": counts[:, 1].tolist(),
         "bad": bad.rows,
         "sha256": decided.digest(),
         "bad_sha256": bad.digest(),
@@ -160,21 +163,31 @@ class _ParquetAside(ExitStack):
     def __init__(self, filesystem: Any, path: str) -> None:
         super().__init__()
         self.place, self.rows = (filesystem, path), 0
+        self.waiting: list[Any] = []
         self.stream: Any = None
         self.writer: Any = None
 
     def write(self, table: Any) -> None:
-        """Append rows."""
+        """Append rows; those of several batches make a row group."""
+        self.waiting.append(table)
+        self.rows += len(table)
+        if sum(map(len, self.waiting)) >= _ROW_GROUP:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        arrow = extra("pyarrow", "dask")
+        table = arrow.concat_tables(self.waiting)
         if self.writer is None:
             self.stream = _Digesting(self.enter_context(aside(*self.place)))
-            file = extra("pyarrow", "dask").PythonFile(self.stream, mode="w")
-            self.writer = open_writer(file, table.schema)
+            self.writer = open_writer(arrow.PythonFile(self.stream, mode="w"), table.schema)
             self.callback(_abandon, self.writer)
         self.writer.write_table(table)
-        self.rows += len(table)
+        self.waiting.clear()
 
     def digest(self) -> str | None:
-        """Return the SHA-256 of all that is written before the footer; None if there is nothing."""
+        """Write the last rows; return the SHA-256 of all before the footer, None if there is nothing."""
+        if self.waiting:
+            self._write_waiting()
         return None if self.stream is None else self.stream.sha256.hexdigest()
 
     def finish(self, record: dict[bytes, str]) -> None:

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from itertools import takewhile
@@ -75,8 +75,7 @@ class TableDecisions:
     @property
     def rejection_rate(self) -> float:
         """Share of the decided objects that were rejected; NaN when there are none."""
-        decided = int(self.objects.sum())
-        return int(self.rejected.sum()) / decided if decided else float("nan")
+        return float(summary_as_dict(self.summary())["rejection_rate"])
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
         """For each predicted class: the class, objects, accepted, rejected."""
@@ -206,7 +205,6 @@ def decide_table(
         identifier = notes["id"]
     job = Job(loaded, model, written_by, layout, identifier, p_values, source, target, folder)
     parts = cut(files, rows_per_task)
-    on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
     target.create_dir(folder, recursive=True)
     with sole_writer(target, folder):
         held = claim(job, rows_per_task, digest)
@@ -216,7 +214,10 @@ def decide_table(
         for name in sorted({part.name.rpartition("/")[0] for part in parts}):
             for prefix in ("", "_bad/"):
                 target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
-        _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
+        undone = [part for part in parts if part.name not in records]
+        on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
+        with on:
+            _decide_parts(job, undone, records, n_jobs, verbose)
         sweep(job, list_files(target, folder), records)
         return _conclude(job, parts, records, skipped, started)
 
@@ -263,12 +264,7 @@ def _hash(rejector: Any) -> str:
 
 
 def _decide_parts(
-    job: Job,
-    parts: list[Part],
-    records: dict[str, dict[str, Any]],
-    n_jobs: int | None,
-    on: AbstractContextManager[Any],
-    verbose: bool,
+    job: Job, parts: list[Part], records: dict[str, dict[str, Any]], n_jobs: int | None, verbose: bool
 ) -> None:
     """Decide parts and add their records; a part that fails does not keep the others from being decided."""
     failed: list[Failure] = []
@@ -279,7 +275,6 @@ def _decide_parts(
         tasks = ((part,) for part in there_is_room)
         rows = sum(part.rows for part in parts)
         with (
-            on,
             parallel.Progress("deciding", rows, verbose=verbose, unit="row") as progress,
             closing(parallel.stream(decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results,
         ):
@@ -307,14 +302,15 @@ def _conclude(
     job: Job, parts: list[Part], records: dict[str, dict[str, Any]], skipped: int, started: float
 ) -> TableDecisions:
     """Write the manifest, and count."""
-    classes = job.rejector.classes_
-    in_order = [records[part.name] for part in parts]
+    classes, in_order = job.rejector.classes_, [records[part.name] for part in parts]
+    counts = [(record["objects"], record["accepted"]) for record in in_order]
+    objects, accepted = np.array(counts, dtype=int).reshape(-1, 2, len(classes)).sum(axis=0)
     result = TableDecisions(
         folder=job.folder,
         digest=job.digest,
         classes=classes,
-        objects=np.sum([np.zeros(len(classes), dtype=int), *(r["objects"] for r in in_order)], axis=0),
-        accepted=np.sum([np.zeros(len(classes), dtype=int), *(r["accepted"] for r in in_order)], axis=0),
+        objects=objects,
+        accepted=accepted,
         bad=sum(record["bad"] for record in in_order),
         skipped=skipped,
         seconds=time.perf_counter() - started,

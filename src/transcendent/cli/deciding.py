@@ -12,12 +12,12 @@ from transcendent._utils.arrays import take_rows
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.text import visible
-from transcendent.artifacts import Artifact, open_artifact, save
+from transcendent.artifacts import Artifact, open_artifact
 from transcendent.artifacts.trial import ROWS, try_out
 from transcendent.batch import TableDecisions, decide_table
 from transcendent.batch.columns import decision_table, named_by_row, open_writer
 from transcendent.batch.plan import MAGIC
-from transcendent.cli.console import InterruptedRunError, writing
+from transcendent.cli.console import writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
@@ -29,24 +29,14 @@ _FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
 
 @dataclass(frozen=True)
 class Access:
-    """What an artifact has to satisfy before it is used.
-
-    Attributes
-    ----------
-    trusted : list of str
-        Types to allow in it.
-    public_key : path or None
-        What it has to be signed with.
-    strict : bool
-        Whether it has to be written under the versions that are here.
-    """
+    """What an artifact has to satisfy: only trusted types, a signature, and if ``strict`` our versions."""
 
     trusted: list[str]
     public_key: Path | None
     strict: bool
 
     def open_and_try(self, path: Path) -> Artifact:
-        """The artifact, checked, and tried out in another process."""
+        """Return the artifact, checked, and tried out in another process."""
         artifact = open_artifact(path, public_key=self.public_key)
         self.check_and_try(artifact)
         return artifact
@@ -115,7 +105,7 @@ def decide_in_parts(
                 **given,
             )
     except KeyboardInterrupt:
-        raise InterruptedRunError(
+        raise KeyboardInterrupt(
             f"interrupted. What is done is kept in {out}; the same command resumes from there."
         ) from None
 
@@ -209,7 +199,7 @@ def _without_formulas(table: Any) -> Any:
 
 
 def summarise(decisions: Decisions) -> dict[str, Any]:
-    """How many objects of each predicted class were accepted and rejected."""
+    """Return the numbers of accepted and rejected objects of each predicted class."""
     return {"objects": len(decisions), **summary_as_dict(decisions.summary())}
 
 
@@ -220,7 +210,7 @@ def rethreshold(
     max_rejection: float | None,
     constraints: list[str],
 ) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rejector with new thresholds, and what the old and the new ones promise."""
+    """Return the rejector with new thresholds, and what the old and the new ones promise."""
     from transcendent.artifacts.facts import facts
 
     classes = artifact.manifest["classes"] or []
@@ -234,14 +224,8 @@ def rethreshold(
     return rejector.rethreshold(search), artifact.manifest["thresholds"], facts(rejector)["thresholds"]
 
 
-def save_again(rejector: Any, artifact: Artifact, out: Path, signing_key: Path | None) -> None:
-    """Save what was loaded from an artifact, with what that one said of its training."""
-    period, notes = artifact.manifest["training_period"], artifact.manifest["notes"]
-    save(rejector, out, training_period=period, notes=notes, signing_key=signing_key)
-
-
 def _read(file: Path, columns: Columns, width: int | None, *, named: bool) -> Objects:
-    """Objects as the artifact wants them; nobody needs their names to decide."""
+    """Read objects with the artifact's columns; names that are noted but not there are left out."""
     try:
         objects = read_objects(file, columns, width=width)
     except ColumnError as error:

@@ -14,7 +14,7 @@ from transcendent.temporal import Bias, TimeSplit, cut_periods, find_biases, tim
 
 
 def describe_file(path: Path, *, columns: Columns, train: str | None, period: str) -> dict[str, Any]:
-    """Objects, classes, features and periods of a file; with a split, what is wrong with that."""
+    """Return objects, classes, features and periods of a file, and the biases of a split."""
     if path.suffix == ".toml":
         experiment = Experiment.read(path)
         objects, cut = experiment.objects, experiment.period
@@ -29,7 +29,9 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
         if cut is not None and objects.times is not None:
             check_dates(objects.times, "--period none")
         split = _biases(objects, train, cut) if train else None
-    found: dict[str, Any] = {"file": objects.name, "objects": len(objects), "features": _width(objects)}
+    shape: tuple[int, ...] = getattr(objects.X, "shape", ())
+    found: dict[str, Any] = {"file": objects.name, "objects": len(objects)}
+    found["features"] = shape[1] if len(shape) == 2 else None
     if left_out:
         found["left_out"] = left_out
     if objects.y is not None:
@@ -45,12 +47,14 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
         found["seen"] = objects.period()
         found["periods"] = dict(zip(periods.labels, periods.counts.tolist(), strict=True))
     if split is not None:
-        found |= _described_split(*split)
+        parts, biases = split
+        found |= {"training": len(parts.train), "test": len(parts.test)}
+        found["biases"] = [bias._asdict() for bias in biases]
     return found
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """For a person."""
+    """Return the same as text for a person."""
     counts = [
         f"{entry['class']}: {entry['objects']:,} ({entry['objects'] / found['objects']:.1%})"
         for entry in found.get("classes", [])
@@ -82,16 +86,3 @@ def _biases(objects: Objects, train: str, cut: Any) -> tuple[TimeSplit, list[Bia
     objects.labelled("name the columns with --label and --time.")
     split = time_split(objects.times, train=boundary(train, objects.times, cut), period=cut)
     return split, find_biases(objects.X, objects.y, split)
-
-
-def _described_split(split: TimeSplit, biases: list[Bias]) -> dict[str, Any]:
-    return {
-        "training": len(split.train),
-        "test": len(split.test),
-        "biases": [bias._asdict() for bias in biases],
-    }
-
-
-def _width(objects: Objects) -> int | None:
-    shape: tuple[int, ...] = getattr(objects.X, "shape", ())
-    return shape[1] if len(shape) == 2 else None
