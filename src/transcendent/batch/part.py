@@ -23,7 +23,7 @@ from transcendent.evaluators.cross import CrossConformalEvaluator
 
 RECORD = b"transcendent"
 
-_ROW_GROUP = 1 << 18
+_BYTES_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class _ParquetAside(ExitStack):
         """Append rows; those of several batches make a row group."""
         self.waiting.append(table)
         self.rows += len(table)
-        if sum(map(len, self.waiting)) >= _ROW_GROUP:
+        if sum(waiting.nbytes for waiting in self.waiting) >= _BYTES_AT_ONCE:
             self._write_waiting()
 
     def _write_waiting(self) -> None:

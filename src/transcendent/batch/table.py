@@ -122,9 +122,9 @@ def decide_table(
 ) -> TableDecisions:
     """Decide all rows of a Parquet table of any size, and write Parquet.
 
-    The table is cut into parts, which any number of processes decide; each reads and writes some ten
-    thousand rows at a time. Called again after an interruption, it does what is not done yet. Objects that
-    were added to the table meanwhile are decided too; if others changed, it refuses.
+    The table is cut into parts, which any number of processes decide; each reads and decides some
+    ten thousand rows at a time. Called again after an interruption, it does what is not done yet. Objects
+    that were added to the table meanwhile are decided too; if others changed, it refuses.
 
     Parameters
     ----------
@@ -136,8 +136,7 @@ def decide_table(
         to which several lead is decided once.
     out : path or URI
         The folder to write: for every part a file named after what it was made from, with the columns
-        ``id`` (or ``file`` and ``row``), ``label``, ``accepted``, ``credibility``, ``confidence`` and
-        ``model``, the digest of the rejector.
+        ``id`` (or ``file`` and ``row``), those of `Decisions.to_dict`, and ``model``, the rejector's digest.
     features : list of str, str or None
         The columns with features, in the order of ``fit``; or the name of one column that holds whole rows:
         lists of fixed size (dense), lists of the positions that are not zero (sparse), or text. By default
