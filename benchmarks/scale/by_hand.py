@@ -15,8 +15,13 @@ import pyarrow.parquet as pq
 from common import FEATURES, WORKERS, csr
 
 CHUNK = 1 << 16
-REPEATED = ["credibility", "confidence"]  # the columns that a dictionary makes smaller and faster to write
-RESULT = {"label": "int64", "accepted": "bool", "credibility": "float64", "confidence": "float64"}
+REPEATED = [
+    "credibility",
+    "confidence",
+    "p_value[0]",
+    "p_value[1]",
+]  # the columns that a dictionary makes smaller and faster to write
+RESULT = {"label": "int64", "accepted": "bool"} | dict.fromkeys(REPEATED, "float64")
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,9 @@ class ByHand:
         confidence = 1.0 - np.where(label == 1, p[0], p[1])
         accepted = credibility >= self.least_credibility[label]
         accepted &= confidence >= self.least_confidence[label]
-        return {"label": label, "accepted": accepted, "credibility": credibility, "confidence": confidence}
+        return {"label": label, "accepted": accepted} | dict(
+            zip(REPEATED, (credibility, confidence, *p), strict=True)
+        )
 
     def decide_frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A partition of a Dask frame."""

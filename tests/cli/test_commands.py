@@ -215,7 +215,7 @@ class TestDecide:
             tmp_path / "x.parquet"
         )
         done = run("decide", "ice.transcendent", tmp_path / "x.parquet", "-o", "-", cwd=folder)
-        assert done.stdout.startswith('"row","label"')
+        assert done.stdout.startswith('"file","row","label"')
         assert "Objects are numbered" in done.stderr
         run("decide", "ice.transcendent", tmp_path / "x.parquet", "--id", "name", cwd=folder, code=4)
 
@@ -326,7 +326,7 @@ class TestDecideInParts:
             (["table"], 2, "needs --out FOLDER"),
             (["table", "-o", "d.parquet"], 2, "needs --out FOLDER"),
             (["table", "-o", "out", "-w", "2", "--scheduler", "tcp://x:1"], 2, "give one of them"),
-            (["table/0.parquet", "--p-values"], 2, "go with --workers, --scheduler or a folder"),
+            (["table/0.parquet", "--values", "x"], 2, "go with --workers, --scheduler or a folder"),
             (["table/0.parquet", "--digest", "content"], 2, "go with --workers, --scheduler or a folder"),
             (["nothing.parquet"], 2, "there is no file nothing.parquet"),
             (["table", "-o", "out", "--scheduler", "tcp://127.0.0.1:1"], 10, "there is no Dask scheduler"),
@@ -343,7 +343,7 @@ class TestDecideInParts:
         given = ("decide", folder / "ice.transcendent", table, "-w", "1", "-o", full_disk / "out")
         done = run(*given, cwd=folder, code=10)
         assert "No space left on device" in done.stderr
-        assert "the same call goes on from there" in done.stderr
+        assert "the same call resumes from there" in done.stderr
         assert not list(full_disk.rglob("*.aside"))
         subprocess.run(["mount", "-o", "remount,size=1m", full_disk], check=True)
         run(*given, cwd=folder)
@@ -364,7 +364,7 @@ class TestDecideInParts:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "the same command goes on from there" in said
+        assert "the same command resumes from there" in said
         done = json.loads(run(*command[1:], "--json", cwd=tmp_path).stdout)
         assert 0 < done["skipped"] < done["rows"] == 61 * 2400
 
@@ -542,7 +542,7 @@ class TestBacktest:
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         assert said.strip().splitlines()[-1] == (
-            f"interrupted. What is done is kept in {tmp_path / 'b'}; the same command goes on from there."
+            f"interrupted. What is done is kept in {tmp_path / 'b'}; the same command resumes from there."
         )
         assert "Traceback" not in said
         done = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
@@ -567,7 +567,7 @@ class TestBacktest:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert "the same command goes on from there" in said
+        assert "the same command resumes from there" in said
 
 
 class TestNoRoomAndNoLeave:

@@ -187,8 +187,8 @@ def test_csv_on_a_terminal_is_escaped(run, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     from transcendent.cli import deciding
 
-    decisions, ids = deciding.decide_file(
+    _, table = deciding.decide_file(
         Path("ok.transcendent"), Path("ids.parquet"), "name", deciding.Access([], None, False)
     )
-    deciding.write_decisions(decisions, ids, Path("-"))
+    deciding.write_table(table, Path("-"))
     assert "a\\x1b[2J" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -16,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 _PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
+_version = cache(version)  # it reads and parses a file each time
 
 
 def digest(*things: Any) -> str:
@@ -49,7 +51,7 @@ def fingerprint(name: str, rejector: Any) -> str:
 def versions(*also: str) -> dict[str, str]:
     """Return the versions of Python, of the core dependencies, and of ``also`` where imported."""
     in_use = [module for module in also if module in sys.modules]
-    found = {name: version(name) for name in _PACKAGES}
+    found = {name: _version(name) for name in _PACKAGES}
     found |= {module: sys.modules[module].__version__ for module in in_use}
     return {"python": platform.python_version()} | found
 

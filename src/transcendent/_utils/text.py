@@ -10,6 +10,11 @@ def visible(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
+def some(items: Sequence[str], most: int = 6) -> str:
+    """Return the first items, and the number of the others."""
+    return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Align rows of cells: the first column to the left, the others to the right."""
     rows = [[visible(cell) for cell in row] for row in rows]

@@ -1,4 +1,4 @@
-"""The folder of the output: whose it is, what is done in it, and what dead tasks left there."""
+"""The folder of the output: what it is for, which parts are done, and what to remove."""
 
 import json
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 from transcendent._utils.extras import extra
 from transcendent.batch.part import RECORD, Job
-from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json_whole
+from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json
 from transcendent.batch.plan import Digest, Part, data_digest
 from transcendent.errors import BatchError
 
@@ -14,7 +14,7 @@ MANIFEST = "_manifest.json"
 
 
 def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
-    """Say what the folder is for, or refuse if it is for something else; what it holds already."""
+    """Note what the folder is for, or refuse it if that is something else; return the files in it."""
     layout = job.layout
     run = {
         "model": job.digest,
@@ -39,34 +39,30 @@ def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
     elif any(not hidden(name) for name in held):
         raise BatchError(f"{job.folder} holds other files. Give another folder, or an empty one.")
     else:
-        write_json_whole(job.target, path, json.dumps(run, indent=1).encode())
+        write_json(job.target, path, run)
     return held
 
 
 def finished(job: Job, held: dict[str, str], parts: list[Part]) -> dict[str, dict[str, Any]]:
-    """The records of parts that are done, by name; refused if they were made from or by something else."""
-    planned = {part.name: part for part in parts}
+    """Return the records of parts that are done, by name; refuse those of other files or another model."""
+    inputs = {part.name: part.file.digest for part in parts}
     visible = [name for name in held if not hidden(name)]
-    found = each_at_once(partial(_record, job), visible)
-    records: dict[str, dict[str, Any]] = {}
-    for name, record in zip(visible, found, strict=True):
-        if name not in planned or (record is not None and record["input"] != planned[name].file.digest):
-            raise BatchError(
-                f"{name} in {job.folder} was made from a file that has changed since, or is gone. Give "
-                "another folder, or remove this one."
-            )
-        if record is not None and record["model"] != job.digest:
-            raise BatchError(
-                f"{name} in {job.folder} was decided by another model, {record['model']}. Give another "
-                "folder, or remove this one."
-            )
-        if record is not None:
-            records[name] = record
+    found = zip(visible, each_at_once(partial(_record, job), visible), strict=True)
+    records = {name: record for name, record in found if record is not None}
+    for name in visible:
+        record = records.get(name, {"input": inputs.get(name), "model": job.digest})  # if it is damaged
+        if name not in inputs or record["input"] != inputs[name]:
+            wrong = "made from a file that has changed since, or is gone"
+        elif record["model"] != job.digest:
+            wrong = f"decided by another model, {record['model']}"
+        else:
+            continue
+        raise BatchError(f"{name} in {job.folder} was {wrong}. Give another folder, or remove this one.")
     return records
 
 
 def _record(job: Job, name: str) -> dict[str, Any] | None:
-    """What a part says of itself; None if it or its bad rows are damaged, and have to be made again."""
+    """Return a part's record; None if it or its bad rows are damaged and have to be decided again."""
     try:
         metadata, digest = _looked_through(job.target, f"{job.folder}/{name}")
         record: dict[str, Any] = json.loads(metadata.metadata[RECORD])
@@ -80,21 +76,18 @@ def _record(job: Job, name: str) -> dict[str, Any] | None:
 
 
 def _looked_through(filesystem: Any, path: str) -> tuple[Any, str]:
-    """What the footer says, and the digest of all before it."""
+    """Return the metadata in the footer, and the digest of all before it."""
     with filesystem.open_input_file(path) as opened:
         return extra("pyarrow.parquet", "dask").read_metadata(opened), data_digest(opened)
 
 
 def sweep(job: Job, held: dict[str, str], records: dict[str, dict[str, Any]]) -> None:
-    """Remove what tasks that died have left, and bad rows of parts that are not done or have none."""
+    """Remove an earlier run's manifest, files of tasks that died, and stale bad rows.
+
+    Bad rows are stale if their part is not done or has none.
+    """
     for name, path in held.items():
         part = name.removeprefix("_bad/")
         stale = part != name and not records.get(part, {}).get("bad")
-        if path.endswith(ASIDE) or stale:
+        if path.endswith(ASIDE) or stale or name == MANIFEST:
             job.target.delete_file(path)
-
-
-def withdraw_manifest(job: Job, held: dict[str, str]) -> None:
-    """Remove an earlier run's manifest, which is to be there only while it is true."""
-    if MANIFEST in held:
-        job.target.delete_file(held[MANIFEST])

@@ -29,7 +29,7 @@ def sole_writer(filesystem: Any, folder: str) -> Iterator[None]:
         yield
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(path)  # while it is held: whoever has opened it finds that it is gone
+            os.unlink(path)  # while it is held: a run that has opened it finds that it is gone
         os.close(handle)
 
 
@@ -42,7 +42,9 @@ def _acquire(path: str) -> int:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(handle, path):
                 os.ftruncate(handle, 0)  # a run that was killed left its own
-                os.write(handle, _holder())
+                started = datetime.now(UTC).isoformat(timespec="seconds")
+                holder = {"host": node(), "pid": os.getpid(), "started": started}
+                os.write(handle, json.dumps(holder).encode())
                 return handle
         except BlockingIOError:
             said = _said(os.pread(handle, 1 << 12, 0))
@@ -63,11 +65,6 @@ def _is_at(handle: int, path: str) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
         return False
-
-
-def _holder() -> bytes:
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({"host": node(), "pid": os.getpid(), "started": started}).encode()
 
 
 def _said(content: bytes) -> str:

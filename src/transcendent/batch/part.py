@@ -3,23 +3,27 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, IntArray
+from transcendent._utils.arrays import IntArray
 from transcendent._utils.extras import extra
 from transcendent._utils.files import is_about_writing
 from transcendent._utils.provenance import versions
+from transcendent.batch.columns import decision_table, named_by_row, open_writer
 from transcendent.batch.places import aside
 from transcendent.batch.plan import Part, footer_digest
 from transcendent.batch.refusals import decide_rows
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
+from transcendent.evaluators.cross import CrossConformalEvaluator
 
 RECORD = b"transcendent"
+
+_BYTES_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -49,22 +53,35 @@ class Failure:
 
 
 def decide_part(job: Job, part: Part) -> dict[str, Any] | Failure:
-    """Decide the rows of a part and write what was decided; counts, or what went wrong."""
-    output = _Output(job, part)
+    """Decide the rows of a part and write the decisions; return its record, or what went wrong."""
+    decided = _ParquetAside(job.target, f"{job.folder}/{part.name}")
+    bad = _ParquetAside(job.target, f"{job.folder}/_bad/{part.name}")
+    classes = job.rejector.classes_
+    counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
     try:
-        with job.source.open_input_file(part.file.path) as opened:
-            _check_unchanged(opened, part)
-            for first_row, batch, with_nulls in _batches(job, part, opened):
-                output.add(batch, first_row, with_nulls)
-            _check_unchanged(opened, part)
-        return output.commit()
-    except Exception as error:  # whatever a detector raises: the other parts go on
+        with decided, bad:  # which get their names in reverse: decisions are there only if all is
+            with job.source.open_input_file(part.file.path) as opened:
+                _check_unchanged(opened, part)
+                for first_row, batch, with_nulls in _batches(job, part, opened):
+                    names, decisions, refused = _decide(job, part, batch, first_row, with_nulls)
+                    if refused is not None:
+                        bad.write(refused)
+                    if decisions is not None:
+                        decided.write(decision_table(names, decisions, job.digest, job.p_values))
+                        cells = 2 * np.searchsorted(classes, decisions.labels) + decisions.accepted
+                        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+                _check_unchanged(opened, part)
+            if not decided.rows:
+                decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
+            record = _record(job, part, counts, decided, bad)
+            bad.finish({})
+            decided.finish({RECORD: json.dumps(record)})
+        return record
+    except Exception as error:  # of any type, from a detector: the other parts are still decided
         full = isinstance(error, OSError) and is_about_writing(error)
         where = f"{job.folder}/{part.name}" if full else part.file.path
         said = str(error).rstrip(".")
         return Failure(f"{where}, row groups {part.first} to {part.stop - 1}: {said}.", full)
-    finally:
-        output.discard()
 
 
 def _check_unchanged(opened: Any, part: Part) -> None:
@@ -94,171 +111,109 @@ def _batches(job: Job, part: Part, opened: Any) -> Iterator[tuple[int, Any, froz
         raise ValueError(f"{part.rows:,} rows were announced, {row - part.first_row:,} were found.")
 
 
-class _Output:
-    """The decisions of a part and its bad rows, each in a file that gets its name when all is written."""
-
-    def __init__(self, job: Job, part: Part) -> None:
-        self.job, self.part = job, part
-        self.decided = _Aside(job.target, f"{job.folder}/{part.name}")
-        self.bad = _Aside(job.target, f"{job.folder}/_bad/{part.name}")
-        self.counts = np.zeros((2, len(job.rejector.classes_)), dtype=np.int64)
-
-    def add(self, batch: Any, first_row: int, with_nulls: frozenset[str]) -> None:
-        """Decide a batch, and write what comes of it."""
-        arrow = extra("pyarrow", "dask")
-        X, faults = self.job.layout.rows(batch, with_nulls, self.job.identifier)
-        names = _names(self.job, self.part, batch, first_row)
-        decisions, refused = decide_rows(self.job.rejector, X)
-        if refused or faults.any():
-            reasons = np.array(REASONS, dtype=object)[faults]
-            reasons[np.flatnonzero(faults == 0)[list(refused)]] = list(refused.values())
-            bad = reasons != ""
-            beside = names.append_column("reason", arrow.array(reasons, arrow.string()))
-            self.bad.write(beside.filter(arrow.array(bad)))
-            names = names.filter(arrow.array(~bad))
-        if decisions is None:
-            decisions = _nothing(self.job.rejector.classes_)
-        codes = np.searchsorted(self.job.rejector.classes_, decisions.labels)
-        self.decided.write(_table(self.job, names, decisions, codes))
-        each = (codes, codes[decisions.accepted])
-        self.counts += [np.bincount(some, minlength=self.counts.shape[1]) for some in each]
-
-    def commit(self) -> dict[str, Any]:
-        """Give the files their names, the decisions last: these are there only if all is."""
-        objects, accepted = self.counts.tolist()
-        record = {
-            "part": self.part.name,
-            "model": self.job.digest,
-            "input": self.part.file.digest,
-            "decided_by": versions("lightgbm", "xgboost"),
-            "model_written_by": self.job.written_by,
-            "objects": objects,
-            "accepted": accepted,
-            "bad": self.bad.rows,
-            "sha256": self.decided.digest(),
-            "bad_sha256": self.bad.digest(),
-        }
-        self.bad.commit({})
-        self.decided.commit({RECORD: json.dumps(record)})
-        return record
-
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        self.bad.discard()
-        self.decided.discard()
+def _decide(
+    job: Job, part: Part, batch: Any, first_row: int, with_nulls: frozenset[str]
+) -> tuple[dict[str, Any], Decisions | None, Any]:
+    """Return names of decided objects, decisions about them, and a table of bad rows; None for no rows."""
+    arrow = extra("pyarrow", "dask")
+    X, faults = job.layout.rows(batch, with_nulls, job.identifier)
+    if job.identifier is not None:
+        names = {"id": batch.column(job.identifier)}
+    else:
+        names = named_by_row(part.file.name, first_row, batch.num_rows)
+    decisions, refused = decide_rows(job.rejector, X)
+    if not refused and not faults.any():
+        return names, decisions, None
+    reasons = np.array(REASONS, dtype=object)[faults]
+    reasons[np.flatnonzero(faults == 0)[list(refused)]] = list(refused.values())
+    bad = reasons != ""
+    table = arrow.table(names | {"reason": arrow.array(reasons, arrow.string())})
+    good = table.filter(arrow.array(~bad))
+    return {name: good.column(name) for name in names}, decisions, table.filter(arrow.array(bad))
 
 
-class _Aside:
-    """A Parquet file under a name that readers pass over, until it is complete."""
+def _record(
+    job: Job, part: Part, counts: IntArray, decided: "_ParquetAside", bad: "_ParquetAside"
+) -> dict[str, Any]:
+    return {
+        "part": part.name,
+        "model": job.digest,
+        "input": part.file.digest,
+        "decided_by": versions("lightgbm", "xgboost"),
+        "model_written_by": job.written_by,
+        "objects": counts.sum(axis=1).tolist(),
+        "accepted": counts[:, 1].tolist(),
+        "bad": bad.rows,
+        "sha256": decided.digest(),
+        "bad_sha256": bad.digest(),
+    }
+
+
+def _no_decisions(rejector: Any) -> Decisions:
+    """Return decisions about no objects, with the columns that this rejector's have."""
+    classes, none = rejector.classes_, np.empty(0)
+    p_values = np.empty((0, len(classes))) if hasattr(rejector, "predict_p") else None
+    votes = none.astype(int) if isinstance(rejector, CrossConformalEvaluator) else None
+    return Decisions(classes[:0], none.astype(bool), none, none, classes, p_values, votes)
+
+
+class _ParquetAside(ExitStack):
+    """A Parquet file that is opened with its first rows, and gets its name when it is whole."""
 
     def __init__(self, filesystem: Any, path: str) -> None:
-        self.filesystem, self.path, self.aside = filesystem, path, aside(path)
+        super().__init__()
+        self.place, self.rows = (filesystem, path), 0
+        self.waiting: list[Any] = []
         self.stream: Any = None
         self.writer: Any = None
-        self.rows = 0
 
     def write(self, table: Any) -> None:
-        """Append rows."""
-        if self.writer is None:
-            repeat = [name for name in table.column_names if name not in ("id", "row")]
-            self.stream = _Digesting(self.filesystem.open_output_stream(self.aside))
-            file = extra("pyarrow", "dask").PythonFile(self.stream, mode="w")
-            parquet = extra("pyarrow.parquet", "dask")
-            self.writer = parquet.ParquetWriter(file, table.schema, use_dictionary=repeat)
-        self.writer.write_table(table)
+        """Append rows; those of several batches make a row group."""
+        self.waiting.append(table)
         self.rows += len(table)
+        if sum(waiting.nbytes for waiting in self.waiting) >= _BYTES_AT_ONCE:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        arrow = extra("pyarrow", "dask")
+        table = arrow.concat_tables(self.waiting)
+        if self.writer is None:
+            self.stream = _Digesting(self.enter_context(aside(*self.place)))
+            self.writer = open_writer(arrow.PythonFile(self.stream, mode="w"), table.schema)
+            self.callback(_abandon, self.writer)
+        self.writer.write_table(table)
+        self.waiting.clear()
 
     def digest(self) -> str | None:
-        """SHA-256 of what is written, which is all but the footer; None if there is nothing."""
+        """Write the last rows; return the SHA-256 of all before the footer, None if there is nothing."""
+        if self.waiting:
+            self._write_waiting()
         return None if self.stream is None else self.stream.sha256.hexdigest()
 
-    def commit(self, record: dict[bytes, str]) -> None:
-        """Rename it, if there is anything in it."""
-        if self.writer is None:
-            return
-        self.writer.add_key_value_metadata(record)
-        self.writer.close()
-        self.stream.close()
-        self.filesystem.move(self.aside, self.path)
-
-    def discard(self) -> None:
-        """Remove it."""
-        if self.stream is None:
-            return
+    def finish(self, record: dict[bytes, str]) -> None:
+        """Write the footer, if there are rows."""
         if self.writer is not None:
-            with suppress(OSError, ValueError):
-                self.writer.close()
-            self.writer.is_open = False  # or it is closed once more when it is forgotten
-        with suppress(OSError, ValueError):
-            self.stream.close()
-        with suppress(OSError):
-            self.filesystem.delete_file(self.aside)
+            self.writer.add_key_value_metadata(record)
+            self.writer.close()
+
+
+def _abandon(writer: Any) -> None:
+    """Close a writer, whose file is of no use if it is still open."""
+    with suppress(OSError, ValueError):
+        writer.close()
+    writer.is_open = False  # otherwise it is closed once more when it is deleted
 
 
 class _Digesting:
-    """A stream that knows the digest of what went through it."""
-
-    closed = False
+    """A stream with the digest of what was written to it."""
 
     def __init__(self, stream: Any) -> None:
         self.stream, self.sha256 = stream, hashlib.sha256()
 
-    def write(self, data: Any) -> int:
-        """Pass on."""
+    def write(self, data: Any) -> Any:
+        """Write, and add to the digest."""
         self.sha256.update(data)
-        written: int = self.stream.write(data)
-        return written
+        return self.stream.write(data)
 
-    def tell(self) -> int:
-        """Pass on."""
-        position: int = self.stream.tell()
-        return position
-
-    def flush(self) -> None:
-        """Pass on."""
-        self.stream.flush()
-
-    def close(self) -> None:
-        """Pass on."""
-        self.closed = True
-        self.stream.close()
-
-
-def _names(job: Job, part: Part, batch: Any, first_row: int) -> Any:
-    """What the objects are called: by their own column, or by file and row."""
-    arrow = extra("pyarrow", "dask")
-    if job.identifier is not None:
-        return arrow.table({"id": batch.column(job.identifier)})
-    return arrow.table(
-        {
-            "file": _constant(part.file.name, batch.num_rows),
-            "row": np.arange(first_row, first_row + batch.num_rows),
-        }
-    )
-
-
-def _table(job: Job, names: Any, decisions: Decisions, codes: IntArray) -> Any:
-    classes = job.rejector.classes_
-    columns = {name: names.column(name) for name in names.column_names} | {
-        "label": decisions.labels if classes.dtype.kind in "biuf" else _repeated(codes, classes),
-        "accepted": decisions.accepted,
-        "credibility": decisions.credibility,
-        "confidence": decisions.confidence,
-    }
-    if job.p_values:
-        given = decisions.to_dict()
-        columns |= {name: given[name] for name in given if name.startswith("p_value[")}
-    return extra("pyarrow", "dask").table(columns | {"model": _constant(job.digest, len(names))})
-
-
-def _constant(text: str, n: int) -> Any:
-    return _repeated(np.zeros(n, dtype=np.intp), np.array([text]))
-
-
-def _repeated(codes: IntArray, values: AnyArray) -> Any:
-    return extra("pyarrow", "dask").DictionaryArray.from_arrays(codes.astype(np.int32), values.astype(str))
-
-
-def _nothing(classes: AnyArray) -> Decisions:
-    none = np.empty(0)
-    return Decisions(classes[:0], none.astype(bool), none, none, classes, np.empty((0, len(classes))))
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)

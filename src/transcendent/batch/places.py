@@ -1,9 +1,11 @@
 """Files and folders on whatever file system they are."""
 
+import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -80,15 +82,29 @@ def hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
-def aside(path: str) -> str:
-    """A name in the same folder that readers pass over, and no other process uses."""
+@contextmanager
+def aside(filesystem: Any, path: str) -> Iterator[Any]:
+    """Open a stream to a name that readers pass over, and rename the file at the end; an error removes it.
+
+    All files of a batch are written so: `transcendent._utils.files.write_whole` knows local files only. On an
+    object store a rename is a copy, which readers see when it is complete.
+    """
     folder, name = os.path.split(path)
-    return f"{folder}/.{name}.{uuid4().hex}{ASIDE}"
+    beside = f"{folder}/.{name}.{uuid4().hex}{ASIDE}"
+    stream = filesystem.open_output_stream(beside)
+    try:
+        yield stream
+        stream.close()
+        filesystem.move(beside, path)
+    except BaseException:
+        with suppress(OSError, ValueError):
+            stream.close()
+        with suppress(OSError):
+            filesystem.delete_file(beside)
+        raise
 
 
-def write_json_whole(filesystem: Any, path: str, content: bytes) -> None:
-    """Write aside and rename."""
-    beside = aside(path)
-    with filesystem.open_output_stream(beside) as file:
-        file.write(content)
-    filesystem.move(beside, path)
+def write_json(filesystem: Any, path: str, content: Any) -> None:
+    """Write a JSON file, by way of `aside`."""
+    with aside(filesystem, path) as file:
+        file.write(json.dumps(content).encode())

@@ -1,4 +1,4 @@
-"""From columns of Arrow to the rows that a detector is given."""
+"""From columns of Arrow to the rows that a detector is given, checked against what it was fitted on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from transcendent._utils.arrays import AnyArray, BoolArray
 from transcendent._utils.extras import extra
+from transcendent._utils.text import some
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
@@ -94,7 +95,7 @@ class Layout:
                 column = batch.column(name)
                 if column.null_count:
                     _mark(faults, _MISSING, column.is_null().to_numpy(zero_copy_only=False))
-        sparse = self.whole and _holds_lists(batch.column(self.columns[0]))
+        sparse = self.whole and _are_lists(batch.column(self.columns[0]).type)
         in_order = sparse and self._check_lists(batch, faults)
         if faults.any():
             batch = batch.filter(extra("pyarrow", "dask").array(faults == 0))
@@ -158,6 +159,70 @@ class Layout:
         return in_order
 
 
+def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -> Layout:
+    """Return where the features are, checked against what the rejector was fitted on."""
+    names = list(getattr(rejector, "feature_names_in_", ()))
+    width = getattr(rejector, "n_features_in_", None)
+    whole = isinstance(features, str)
+    chosen = (features,) if isinstance(features, str) else tuple(features if features is not None else names)
+    if not chosen:
+        raise ValueError(
+            "the rejector was not fitted on columns with names: say which hold its features, in the same "
+            f"order (features=[...]), or which one holds whole rows. There are {some(schema.names, 8)}."
+        )
+    for name in (*chosen, *([values] if values else [])):
+        check_column(schema, name)
+    if whole:
+        _check_whole(schema.field(chosen[0]), schema.field(values) if values else None, width)
+    elif names and list(chosen) != names:
+        raise ValueError(f"the rejector was fitted on the columns {some(names, 8)}, in this order.")
+    elif width is not None and len(chosen) != width:
+        raise ValueError(
+            f"the rejector was fitted on {width} features; features names {len(chosen)} columns."
+        )
+    elif not names:
+        for name in chosen:
+            _check_numbers(name, schema.field(name).type)
+    return Layout(chosen, whole, values, width, bool(names) and not whole)
+
+
+def check_column(schema: Any, name: str) -> None:
+    """Refuse a name that is no column's."""
+    if name not in schema.names:
+        raise ValueError(f"the table has no column {name!r}; there are {some(schema.names, 8)}.")
+
+
+def _check_numbers(name: str, kind: Any) -> None:
+    types = extra("pyarrow", "dask").types
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        raise ValueError(f"the column {name!r} holds {kind}, not numbers.")
+
+
+def _check_whole(field: Any, values: Any, width: int | None) -> None:
+    types = extra("pyarrow", "dask").types
+    lists = _are_lists(field.type)
+    if values is not None:
+        if not lists or not _are_lists(values.type):
+            wrong = values if lists else field
+            raise ValueError(f"values go with a column of lists; {wrong.name!r} holds {wrong.type}.")
+        _check_numbers(values.name, values.type.value_type)
+    if types.is_fixed_size_list(field.type):
+        _check_numbers(field.name, field.type.value_type)
+        if width is not None and field.type.list_size != width:
+            raise ValueError(
+                f"the rejector was fitted on {width} features; {field.name!r} holds {field.type.list_size}."
+            )
+    elif lists:
+        if not types.is_integer(field.type.value_type):
+            raise ValueError(
+                f"{field.name!r} holds {field.type}: lists are of positions that are not zero, as integers."
+            )
+        if width is None:
+            raise ValueError("sparse rows need a rejector that knows its number of features.")
+    elif not (types.is_string(field.type) or types.is_large_string(field.type)):
+        raise ValueError(f"the column {field.name!r} holds {field.type}: neither lists nor text.")
+
+
 def _is_of(path: str, wanted: set[str]) -> bool:
     """Whether a leaf of the schema belongs to one of the columns, in whose names there may be dots."""
     return path in wanted or any(path[:i] in wanted for i, c in enumerate(path) if c == ".")
@@ -173,9 +238,9 @@ def _precision(types: list[Any]) -> type[np.floating[Any]]:
     return np.float32 if all(kind == extra("pyarrow", "dask").float32() for kind in types) else np.float64
 
 
-def _holds_lists(column: Any) -> bool:
+def _are_lists(kind: Any) -> bool:
     types = extra("pyarrow", "dask").types
-    return bool(types.is_list(column.type) or types.is_large_list(column.type))
+    return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
 def _flat(column: Any, faults: AnyArray | None = None) -> tuple[AnyArray, AnyArray]:

@@ -1,10 +1,9 @@
-"""Decide a table: plan, hand out parts, gather counts, and go on where an earlier run stopped."""
+"""Decide a table: plan it, hand out its parts, and count; or resume where an earlier run stopped."""
 
-import json
 import os
 import time
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,12 +19,12 @@ from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact
 from transcendent.baselines import CPReject
-from transcendent.batch.folder import MANIFEST, claim, finished, sweep, withdraw_manifest
-from transcendent.batch.layout import find_identifier, find_layout
+from transcendent.batch.folder import MANIFEST, claim, finished, sweep
 from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
-from transcendent.batch.places import hidden, is_local, list_files, locate, write_json_whole
+from transcendent.batch.places import hidden, is_local, list_files, locate, write_json
 from transcendent.batch.plan import Digest, Part, cut, find_files
+from transcendent.batch.rows import check_column, find_layout
 from transcendent.decisions import summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.evaluators.budget import RejectionBudget
@@ -76,8 +75,7 @@ class TableDecisions:
     @property
     def rejection_rate(self) -> float:
         """Share of the decided objects that were rejected; NaN when there are none."""
-        decided = int(self.objects.sum())
-        return int(self.rejected.sum()) / decided if decided else float("nan")
+        return float(summary_as_dict(self.summary())["rejection_rate"])
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
         """For each predicted class: the class, objects, accepted, rejected."""
@@ -112,7 +110,7 @@ def decide_table(
     features: str | Collection[str] | None = None,
     values: str | None = None,
     identifier: str | None = None,
-    p_values: bool = False,
+    p_values: bool = True,
     rows_per_task: int = 1_000_000,
     digest: Digest = "footer",
     n_jobs: int | None = None,
@@ -124,9 +122,9 @@ def decide_table(
 ) -> TableDecisions:
     """Decide all rows of a Parquet table of any size, and write Parquet.
 
-    The table is cut into parts, which any number of processes decide; each reads and writes some ten
-    thousand rows at a time. Called again after an interruption, it does what is not done yet. Objects that
-    were added to the table meanwhile are decided too; if others changed, it refuses.
+    The table is cut into parts, which any number of processes decide; each reads and decides some
+    ten thousand rows at a time. Called again after an interruption, it does what is not done yet. Objects
+    that were added to the table meanwhile are decided too; if others changed, it refuses.
 
     Parameters
     ----------
@@ -138,8 +136,7 @@ def decide_table(
         to which several lead is decided once.
     out : path or URI
         The folder to write: for every part a file named after what it was made from, with the columns
-        ``id`` (or ``file`` and ``row``), ``label``, ``accepted``, ``credibility``, ``confidence`` and
-        ``model``, the digest of the rejector.
+        ``id`` (or ``file`` and ``row``), those of `Decisions.to_dict`, and ``model``, the rejector's digest.
     features : list of str, str or None
         The columns with features, in the order of ``fit``; or the name of one column that holds whole rows:
         lists of fixed size (dense), lists of the positions that are not zero (sparse), or text. By default
@@ -149,7 +146,7 @@ def decide_table(
     identifier : str or None
         The column that names objects.
     p_values : bool
-        Whether to write a p-value per class, too.
+        Whether to write a p-value per class, if the rejector gives them.
     rows_per_task : int
         Row groups are joined to parts of at most this number of rows; a row group is never cut.
     digest : {"footer", "content"}
@@ -182,7 +179,7 @@ def decide_table(
     ...         ice, f"{folder}/new.parquet", f"{folder}/out", features=list(columns), identifier="id")
     ...     written = pq.read_table(f"{folder}/out")
     >>> written.column_names
-    ['id', 'label', 'accepted', 'credibility', 'confidence', 'model']
+    ['id', 'label', 'accepted', 'credibility', 'confidence', 'p_value[0]', 'p_value[1]', 'model']
     >>> decided.rows, bool(np.all(written["accepted"] == ice.decide(X[1000:]).accepted))
     (2000, True)
     """
@@ -201,21 +198,25 @@ def decide_table(
     if inside.startswith(f"{real}/") and not hidden(inside[len(real) + 1 :]):
         raise ValueError(f"{out} is inside the table, which would grow by it: write to another folder.")
     layout = find_layout(loaded, schema, features if features is not None else notes.get("features"), values)
-    identifier = find_identifier(schema, identifier, notes.get("id"))
+    if identifier is not None:
+        check_column(schema, identifier)
+    elif notes.get("id") in schema.names:
+        identifier = notes["id"]
     job = Job(loaded, model, written_by, layout, identifier, p_values, source, target, folder)
     parts = cut(files, rows_per_task)
-    on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
     target.create_dir(folder, recursive=True)
     with sole_writer(target, folder):
         held = claim(job, rows_per_task, digest)
         records = finished(job, held, parts)
         skipped = _rows(records.values())
-        withdraw_manifest(job, held)
         sweep(job, held, records)
         for name in sorted({part.name.rpartition("/")[0] for part in parts}):
             for prefix in ("", "_bad/"):
                 target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
-        _decide_parts(job, [part for part in parts if part.name not in records], records, n_jobs, on, verbose)
+        undone = [part for part in parts if part.name not in records]
+        on = nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client)
+        with on:
+            _decide_parts(job, undone, records, n_jobs, verbose)
         sweep(job, list_files(target, folder), records)
         return _conclude(job, parts, records, skipped, started)
 
@@ -262,23 +263,17 @@ def _hash(rejector: Any) -> str:
 
 
 def _decide_parts(
-    job: Job,
-    parts: list[Part],
-    records: dict[str, dict[str, Any]],
-    n_jobs: int | None,
-    on: AbstractContextManager[Any],
-    verbose: bool,
+    job: Job, parts: list[Part], records: dict[str, dict[str, Any]], n_jobs: int | None, verbose: bool
 ) -> None:
     """Decide parts and add their records; a part that fails does not keep the others from being decided."""
     failed: list[Failure] = []
     done = rejected = 0
-    kept = f"What is done is kept in {job.folder}; the same call goes on from there."
+    kept = f"What is done is kept in {job.folder}; the same call resumes from there."
     try:
         there_is_room = takewhile(lambda _: not any(failure.no_room for failure in failed), parts)
         tasks = ((part,) for part in there_is_room)
         rows = sum(part.rows for part in parts)
         with (
-            on,
             parallel.Progress("deciding", rows, verbose=verbose, unit="row") as progress,
             closing(parallel.stream(decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results,
         ):
@@ -306,18 +301,18 @@ def _conclude(
     job: Job, parts: list[Part], records: dict[str, dict[str, Any]], skipped: int, started: float
 ) -> TableDecisions:
     """Write the manifest, and count."""
-    classes = job.rejector.classes_
-    in_order = [records[part.name] for part in parts]
+    classes, in_order = job.rejector.classes_, [records[part.name] for part in parts]
+    counts = [(record["objects"], record["accepted"]) for record in in_order]
+    objects, accepted = np.array(counts, dtype=int).reshape(-1, 2, len(classes)).sum(axis=0)
     result = TableDecisions(
         folder=job.folder,
         digest=job.digest,
         classes=classes,
-        objects=np.sum([np.zeros(len(classes), dtype=int), *(r["objects"] for r in in_order)], axis=0),
-        accepted=np.sum([np.zeros(len(classes), dtype=int), *(r["accepted"] for r in in_order)], axis=0),
+        objects=objects,
+        accepted=accepted,
         bad=sum(record["bad"] for record in in_order),
         skipped=skipped,
         seconds=time.perf_counter() - started,
     )
-    manifest = {**result.to_dict(), "parts": in_order}
-    write_json_whole(job.target, f"{job.folder}/{MANIFEST}", json.dumps(manifest).encode())
+    write_json(job.target, f"{job.folder}/{MANIFEST}", {**result.to_dict(), "parts": in_order})
     return result

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from transcendent import __version__
 from transcendent._utils.files import is_about_writing
-from transcendent._utils.text import columns
+from transcendent._utils.text import columns, some
 from transcendent.cli import console
 
 if TYPE_CHECKING:
@@ -28,24 +29,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
 _FILE: dict[str, Any] = {"exists": True, "dir_okay": False, "readable": False}
 Toml = Annotated[
-    Path, typer.Argument(metavar="TOML", **_FILE, help="Describes data, split, detector and rejectors.")
+    Path, Argument(metavar="TOML", **_FILE, help="Describes data, split, detector and rejectors.")
 ]
 ArtifactFile = Annotated[
-    Path, typer.Argument(metavar="ARTIFACT", **_FILE, help="What 'transcendent fit' or save() wrote.")
+    Path, Argument(metavar="ARTIFACT", **_FILE, help="What 'transcendent fit' or save() wrote.")
 ]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(
-        "--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in the artifact; repeatable."
-    ),
+    Option("--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in the artifact; repeatable."),
 ]
 PublicKey = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         exists=True,
         dir_okay=False,
         help="Require a signature that matches this public key; by default the one that "
@@ -53,10 +52,10 @@ PublicKey = Annotated[
     ),
 ]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Refuse an artifact that was written under any other version.")
+    bool, Option("--strict", help="Refuse an artifact that was written under any other version.")
 ]
 SigningKey = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, help="A private Ed25519 key (PEM) to sign with.")
+    Path | None, Option(exists=True, dir_okay=False, help="A private Ed25519 key (PEM) to sign with.")
 ]
 
 
@@ -72,7 +71,7 @@ def _not_zero(number: int | None) -> int | None:
     return number
 
 
-_VERSION = typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+_VERSION = Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
 
 
 @app.callback()
@@ -81,7 +80,7 @@ def _before_any_command(version: Annotated[bool, _VERSION] = False) -> None:
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """A command that ends with the code for what went wrong, and a line that says so."""
+    """Register a command; on a failure it prints a line and ends with an exit code."""
 
     @wraps(function)
     def guarded(*args: Any, **given: Any) -> None:
@@ -95,10 +94,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 @command
 def fit(
     toml: Toml,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The artifact to write.")],
-    rejector: Annotated[str | None, typer.Option(help="Which rejector, if the file has several.")] = None,
+    out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
+    rejector: Annotated[str | None, Option(help="Which rejector, if the file has several.")] = None,
     train: Annotated[
-        str | None, typer.Option(help="Fit on what was seen before this, instead of split.train.")
+        str | None, Option(help="Fit on what was seen before this, instead of split.train.")
     ] = None,
     signing_key: SigningKey = None,
     as_json: AsJson = False,
@@ -127,41 +126,37 @@ def decide(
     artifact: ArtifactFile,
     objects: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="OBJECTS", help="A file (Parquet, CSV, npz or libsvm), or a folder of Parquet files."
         ),
     ],
     out: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--out",
             "-o",
             help="Decisions to write: .parquet, .csv, - for CSV on standard output; a folder, if in parts.",
         ),
     ] = None,
-    identifier: Annotated[str | None, typer.Option("--id", help="The column that names objects.")] = None,
+    identifier: Annotated[str | None, Option("--id", help="The column that names objects.")] = None,
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers", "-w", min=1, help="In parts, by so many processes; of a folder, all cores."
+        Option(
+            "--workers", "-w", min=1, help="Number of worker processes (default for a folder: all cores)."
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(help="In parts, on a Dask cluster: tcp://host:8786.")
-    ] = None,
+    scheduler: Annotated[str | None, Option(help="In parts, on a Dask cluster: tcp://host:8786.")] = None,
     features: Annotated[
         list[str] | None,
-        typer.Option(help="In parts: a column with a feature, repeatable, or the one with whole rows."),
+        Option(help="In parts: a column with a feature, repeatable, or the one with whole rows."),
     ] = None,
-    values: Annotated[
-        str | None, typer.Option(help="In parts: the column with the values of sparse rows.")
-    ] = None,
+    values: Annotated[str | None, Option(help="In parts: the column with the values of sparse rows.")] = None,
     p_values: Annotated[
-        bool, typer.Option("--p-values", help="In parts: write a p-value per class, too.")
-    ] = False,
+        bool, Option("--p-values/--no-p-values", help="Write a p-value per class, if there are any.")
+    ] = True,
     digest: Annotated[
         str,
-        typer.Option(
+        Option(
             help="In parts: how a resumed run knows that a file is unchanged, by its footer or its content."
         ),
     ] = "footer",
@@ -174,27 +169,33 @@ def decide(
     """Accept or reject answers about new objects.
 
     A file is decided in memory and at once. A folder of Parquet files, or a file with --workers or
-    --scheduler, is decided in parts, whatever its size; an interrupted run goes on where it was.
+    --scheduler, is decided in parts, whatever its size; the same command resumes an interrupted run.
     """
     from transcendent.cli import deciding
 
     console.silence(quiet)
     access = deciding.Access(trust or [], public_key, strict)
-    in_parts = deciding.InParts(out, workers, scheduler, features or [], values, p_values, digest)
-    if in_parts.asked_for(objects):
-        decided = in_parts.decide(artifact, objects, identifier, access)
-        console.show(f"{decided!r}\n\nwritten to {out}", decided.to_dict(), as_json)
+    options = bool(features or values or digest != "footer")
+    if deciding.is_in_parts(objects, out, workers, scheduler, options):
+        table = deciding.decide_in_parts(
+            *(artifact, objects, str(out), access),
+            workers=workers,
+            scheduler=scheduler,
+            features=features or [],
+            values=values,
+            identifier=identifier,
+            p_values=p_values,
+            digest=digest,
+        )
+        console.show(f"{table!r}\n\nwritten to {out}", table.to_dict(), as_json)
         return
-    file = deciding.existing_file(objects)
-    place = None if out is None else Path(out)
-    deciding.check_output(place)
-    decisions, ids = deciding.decide_file(artifact, file, identifier, access)
-    if place is not None:
-        with console.writing(place):
-            deciding.write_decisions(decisions, ids, place)
+    decisions, written = deciding.decide_file(artifact, Path(objects), identifier, access, p_values=p_values)
+    if out is not None:
+        with console.writing(out):
+            deciding.write_table(written, Path(out))
     if out != "-":
-        written = f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps the decisions"
-        console.show(f"{decisions!r}{written}", deciding.summarise(decisions), as_json)
+        where = f"written to {out}" if out else "nothing is written; --out FILE keeps the decisions"
+        console.show(f"{decisions!r}\n\n{where}", deciding.summarise(decisions), as_json)
 
 
 @command
@@ -202,21 +203,19 @@ def backtest(
     toml: Toml,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The folder to keep it in; by default named after the TOML file."),
+        Option("--out", "-o", help="The folder to keep it in; by default named after the TOML file."),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(
-            "--jobs", "-j", callback=_not_zero, help="How many rejectors run at once; -1: one per core."
-        ),
+        Option("--jobs", "-j", callback=_not_zero, help="How many rejectors run at once; -1: one per core."),
     ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """What would rejection have given over the past?
 
-    Fits rejectors on the training window and lets them decide what came later, period by period. An
-    interrupted run goes on where it was.
+    Fits rejectors on the training window and lets them decide what came later, period by period. The
+    same command resumes an interrupted run.
     """
     from transcendent.cli.experiment import Experiment
 
@@ -231,12 +230,12 @@ def backtest(
         if is_about_writing(error):
             raise console.OutputError(
                 f"{folder} cannot be written: {error.strerror or error}. What is done is kept; once there is "
-                "room, the same command goes on from there."
+                "room, the same command resumes from there."
             ) from error
         raise
     except KeyboardInterrupt:
-        raise console.InterruptedRunError(
-            f"interrupted. What is done is kept in {folder}; the same command goes on from there."
+        raise KeyboardInterrupt(
+            f"interrupted. What is done is kept in {folder}; the same command resumes from there."
         ) from None
     text = f"{result!r}\n\nkept in {folder}; for a page to show: transcendent report {folder}"
     console.show(text, {"folder": str(folder), **_results(result)}, as_json)
@@ -245,14 +244,12 @@ def backtest(
 @command
 def report(
     folder: Annotated[
-        Path | None,
-        typer.Argument(metavar="[FOLDER]", help="A finished backtest; by default the latest here."),
+        Path | None, Argument(metavar="[FOLDER]", help="A finished backtest; by default the latest here.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="The page to write; by default report.html in the folder."),
+        Path | None, Option("--out", "-o", help="The page to write; by default report.html in the folder.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="A title for the page.")] = None,
+    title: Annotated[str | None, Option(help="A title for the page.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a finished backtest as one HTML page."""
@@ -308,20 +305,18 @@ def thresholds(
     artifact: ArtifactFile,
     objective: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="f1, accuracy, precision, recall, error, rejection_rate or macro_f1; by default f1 for two "
             "classes, accuracy for more."
         ),
     ] = None,
     max_rejection: Annotated[
-        float | None, typer.Option(min=0, max=1, help="The largest share of calibration objects to reject.")
+        float | None, Option(min=0, max=1, help="The largest share of calibration objects to reject.")
     ] = 0.15,
-    constraint: Annotated[list[str] | None, typer.Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
+    constraint: Annotated[list[str] | None, Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="The artifact with the new thresholds; without it they are only shown."
-        ),
+        Option("--out", "-o", help="The artifact with the new thresholds; without it they are only shown."),
     ] = None,
     trust: Trust = None,
     public_key: PublicKey = None,
@@ -333,30 +328,33 @@ def thresholds(
 
     Needs none of the training data: the artifact holds its calibration objects.
     """
-    from transcendent.cli.deciding import Access, rethreshold, save_again
+    from transcendent.artifacts import save
+    from transcendent.cli.deciding import Access, rethreshold
 
     opened = Access(trust or [], public_key, strict).open_and_try(artifact)
     retuned, before, after = rethreshold(opened, trust or [], objective, max_rejection, constraint or [])
     if out is not None:
         with console.writing(out):
-            save_again(retuned, opened, out, signing_key)
+            period, notes = opened.manifest["training_period"], opened.manifest["notes"]
+            save(retuned, out, training_period=period, notes=notes, signing_key=signing_key)
         if opened.signed and signing_key is None:
             console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")
-    text = _compared(opened.manifest["classes"], before, after)
-    text += f"\n\nwritten to {out}" if out else "\n\nnothing is written; --out FILE keeps them"
+    old, new = (_threshold_table(opened.manifest["classes"], promises) for promises in (before, after))
+    where = f"written to {out}" if out else "nothing is written; --out FILE keeps them"
+    text = f"before\n{old}\n\nafter\n{new}\n\n{where}"
     console.show(text, {"before": before, "after": after, "out": None if out is None else str(out)}, as_json)
 
 
 @command
 def data(
-    file: Annotated[Path, typer.Argument(metavar="FILE", **_FILE, help="A TOML file, or a file of objects.")],
-    label: Annotated[str | None, typer.Option(help="The column with labels.")] = None,
-    time: Annotated[str | None, typer.Option(help="The column with times.")] = None,
-    identifier: Annotated[str | None, typer.Option("--id", help="The column that names objects.")] = None,
+    file: Annotated[Path, Argument(metavar="FILE", **_FILE, help="A TOML file, or a file of objects.")],
+    label: Annotated[str | None, Option(help="The column with labels.")] = None,
+    time: Annotated[str | None, Option(help="The column with times.")] = None,
+    identifier: Annotated[str | None, Option("--id", help="The column that names objects.")] = None,
     train: Annotated[
-        str | None, typer.Option(help="Where training ends: splits the objects, and checks the split.")
+        str | None, Option(help="Where training ends: splits the objects, and checks the split.")
     ] = None,
-    period: Annotated[str, typer.Option(help="year, quarter, month, week, day or none.")] = "month",
+    period: Annotated[str, Option(help="year, quarter, month, week, day or none.")] = "month",
     as_json: AsJson = False,
 ) -> None:
     """Describe objects, and check a split for biases."""
@@ -414,9 +412,9 @@ def _described(artifact: "Artifact") -> str:
     text = console.lines(
         rejector=said["description"],
         trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
-        classes=console.some([str(label) for label in said["classes"] or []]) or None,
+        classes=some([str(label) for label in said["classes"] or []]) or None,
         features=None if features["count"] is None else f"{features['count']:,}{names}",
-        calibrated_on=f"{console.some([f'{n:,}' for n in calibration])} objects" if calibration else None,
+        calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects" if calibration else None,
         written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
         f"scikit-learn {said['versions']['scikit-learn']}, Python {said['versions']['python']}",
         format=said["format"],
@@ -436,10 +434,6 @@ def _threshold_table(classes: list[Any], promises: list[dict[str, Any]]) -> str:
     rows += [[str(classes[c]), *(_span([p[key][c] for p in promises]) for key in used)] for c in shown]
     more = f"\n… and {len(classes) - len(shown)} more classes" if len(classes) > len(shown) else ""
     return f"{columns(rows)}{more}\n{_promised(promises)}"
-
-
-def _compared(classes: list[Any], before: list[dict[str, Any]], after: list[dict[str, Any]]) -> str:
-    return f"before\n{_threshold_table(classes, before)}\n\nafter\n{_threshold_table(classes, after)}"
 
 
 def _promised(promises: list[dict[str, Any]]) -> str:

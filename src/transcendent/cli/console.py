@@ -1,4 +1,4 @@
-"""What a person sees, what a program reads, and the code the command ends with."""
+"""Output for people and for programs, and the exit codes of commands."""
 
 import io
 import json
@@ -26,17 +26,13 @@ EXIT_CODES = {
     7: "something cannot be written: folder read-only, disk full",
     8: "an optional dependency is missing",
     9: "the split has a bias that results must not rest on",
-    10: "a table is not decided to its end; the same command goes on",
+    10: "a table is not decided to its end; the same command resumes it",
     130: "interrupted",
-    141: "whoever read the output has gone",
+    141: "output pipe closed",
 }
 
 
 T = ParamSpec("T")
-
-
-class InterruptedRunError(Exception):
-    """Ctrl-C, with what to tell."""
 
 
 class OutputError(Exception):
@@ -44,7 +40,7 @@ class OutputError(Exception):
 
 
 def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
-    """Call a command's function; say what went wrong, and return the code for it."""
+    """Call a command's function; print what went wrong, and return the exit code."""
     show_warnings_as_lines()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -55,11 +51,8 @@ def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     except BrokenPipeError:
         forget_output()
         return 141
-    except KeyboardInterrupt:
-        say("interrupted; nothing was written.")
-        return 130
-    except InterruptedRunError as told:
-        say(str(told))
+    except KeyboardInterrupt as interrupt:
+        say(str(interrupt) or "interrupted; nothing was written.")
         return 130
     except (errors.TranscendentError, UsageError, OutputError, OSError, ValueError) as error:
         say(f"error: {_in_words(error)}")
@@ -77,12 +70,6 @@ def _in_words(error: Exception) -> str:
 
 
 def _code(error: Exception) -> int:
-    if (
-        isinstance(error, OSError)
-        and not isinstance(error, errors.TranscendentError)
-        and is_about_writing(error)
-    ):
-        return 7
     kinds: dict[type[Exception], int] = {
         UsageError: 2,
         SettingsError: 3,
@@ -93,7 +80,8 @@ def _code(error: Exception) -> int:
         errors.TemporalBiasError: 9,
         errors.BatchError: 10,
     }
-    return next((code for kind, code in kinds.items() if isinstance(error, kind)), 4)
+    full = isinstance(error, OSError) and is_about_writing(error)
+    return next((code for kind, code in kinds.items() if isinstance(error, kind)), 7 if full else 4)
 
 
 def silence(quiet: bool) -> None:
@@ -110,24 +98,19 @@ def show(text: str, data: dict[str, Any], as_json: bool) -> None:
 
 
 def say(text: str) -> None:
-    """A line beside the output."""
+    """Print a line to standard error."""
     sys.stderr.write(visible(text, keep="\n") + "\n")
 
 
 def lines(**entries: Any) -> str:
-    """Names and what they are, aligned; those that are None left out."""
+    """Return names and values in aligned lines, without values that are None."""
     shown = {name.replace("_", " "): value for name, value in entries.items() if value is not None}
     width = max(map(len, shown))
     return "\n".join(f"{name.ljust(width)}  {visible(str(value))}" for name, value in shown.items())
 
 
-def some(items: list[str]) -> str:
-    """The first six, and how many more."""
-    return ", ".join(items[:6]) + (f" and {len(items) - 6} more" if len(items) > 6 else "")
-
-
 def plain(value: Any) -> Any:
-    """The same as JSON can hold it: an undefined number is null."""
+    """Return a value that JSON can hold; undefined numbers are null."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -141,7 +124,7 @@ def plain(value: Any) -> Any:
 
 @contextmanager
 def writing(what: Any) -> Iterator[None]:
-    """Errors of the operating system in here are about writing."""
+    """Raise errors of the operating system as errors about writing ``what``."""
     try:
         yield
     except BrokenPipeError:
@@ -151,7 +134,7 @@ def writing(what: Any) -> Iterator[None]:
 
 
 def show_warnings_as_lines() -> None:
-    """Warnings as one line each, without the place in the source."""
+    """Print each warning as one line, without the place in the source."""
 
     def line(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         if not issubclass(category, DeprecationWarning | FutureWarning):
@@ -161,5 +144,5 @@ def show_warnings_as_lines() -> None:
 
 
 def forget_output() -> None:
-    """Nobody reads any more: let Python's last flush go nowhere."""
+    """Send Python's last flush nowhere, since the output pipe is closed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

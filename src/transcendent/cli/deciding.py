@@ -6,48 +6,37 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
-
-from transcendent._utils.arrays import AnyArray, take_rows
+from transcendent._utils.arrays import take_rows
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.text import visible
-from transcendent.artifacts import Artifact, open_artifact, save
+from transcendent.artifacts import Artifact, open_artifact
 from transcendent.artifacts.trial import ROWS, try_out
 from transcendent.batch import TableDecisions, decide_table
-from transcendent.batch.plan import MAGIC, Digest
-from transcendent.cli.console import InterruptedRunError, writing
+from transcendent.batch.columns import decision_table, named_by_row, open_writer
+from transcendent.batch.plan import MAGIC
+from transcendent.cli.console import writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import ArtifactError, BatchError
 
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
+_FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
 
 
 @dataclass(frozen=True)
 class Access:
-    """What an artifact has to satisfy before it is used.
-
-    Attributes
-    ----------
-    trusted : list of str
-        Types to allow in it.
-    public_key : path or None
-        What it has to be signed with.
-    strict : bool
-        Whether it has to be written under the versions that are here.
-    """
+    """What an artifact has to satisfy: only trusted types, a signature, and if ``strict`` our versions."""
 
     trusted: list[str]
     public_key: Path | None
     strict: bool
 
     def open_and_try(self, path: Path) -> Artifact:
-        """The artifact, checked, and tried out in another process."""
+        """Return the artifact, checked, and tried out in another process."""
         artifact = open_artifact(path, public_key=self.public_key)
         self.check_and_try(artifact)
         return artifact
@@ -58,88 +47,83 @@ class Access:
         try_out(artifact, self.trusted, rows)
 
 
+def is_in_parts(
+    objects: str, out: str | None, workers: int | None, scheduler: str | None, options: bool
+) -> bool:
+    """Return whether objects are decided in parts; refuse what does not go together.
+
+    ``options`` says whether there are any that only go with parts.
+    """
+    if workers is not None and scheduler is not None:
+        raise UsageError("--workers are of this machine, --scheduler is of another: give one of them.")
+    path = Path(objects)
+    parts = bool(workers or scheduler or "://" in objects or path.is_dir())
+    if parts and path.is_file() and not _begins_as_parquet(path):
+        raise UsageError(
+            f"only Parquet is decided in parts, not {objects}: leave out --workers or --scheduler."
+        )
+    if parts and (out is None or out == "-" or out.endswith((".parquet", ".csv"))):
+        raise UsageError("a table that is decided in parts needs --out FOLDER, to which they are written.")
+    if not parts and options:
+        raise UsageError("--features, --values and --digest go with --workers, --scheduler or a folder.")
+    if not parts and not path.is_file():
+        raise UsageError(f"there is no file {objects}.")
+    if not parts and out not in (None, "-") and Path(str(out)).suffix not in (".parquet", ".csv"):
+        raise UsageError(f"--out {out}: decisions are written as .parquet, .csv, or to - as CSV.")
+    return parts
+
+
 def _begins_as_parquet(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
-@dataclass(frozen=True)
-class InParts:
-    """What only a table that is decided in parts can be asked for."""
-
-    out: str | None
-    workers: int | None
-    scheduler: str | None
-    features: list[str]
-    values: str | None
-    p_values: bool
-    digest: str
-
-    def asked_for(self, objects: str) -> bool:
-        """Whether these objects are to be decided so."""
-        if self.workers is not None and self.scheduler is not None:
-            raise UsageError("--workers are of this machine, --scheduler is of another: give one of them.")
-        parts = bool(self.workers or self.scheduler or "://" in objects or Path(objects).is_dir())
-        if parts and Path(objects).is_file() and not _begins_as_parquet(Path(objects)):
-            raise UsageError(
-                f"only Parquet is decided in parts, not {objects}: leave out --workers or --scheduler."
+def decide_in_parts(
+    artifact: Path,
+    table: str,
+    out: str,
+    access: Access,
+    *,
+    workers: int | None,
+    scheduler: str | None,
+    features: list[str],
+    **given: Any,
+) -> TableDecisions:
+    """Decide a table with the rejector in an artifact, and write to a folder."""
+    tried = access.open_and_try(artifact)
+    chosen = features[0] if len(features) == 1 else features or None
+    try:
+        with _client(scheduler) as client, writing(out):
+            return decide_table(
+                tried,
+                table,
+                out,
+                features=chosen,
+                n_jobs=None if client else workers or -1,
+                client=client,
+                trusted=access.trusted,
+                **given,
             )
-        if parts and (self.out is None or self.out == "-" or self.out.endswith((".parquet", ".csv"))):
-            raise UsageError(
-                "a table that is decided in parts needs --out FOLDER, to which they are written."
-            )
-        if not parts and (self.features or self.values or self.p_values or self.digest != "footer"):
-            raise UsageError(
-                "--features, --values, --p-values and --digest go with --workers, --scheduler or a folder."
-            )
-        return parts
-
-    def decide(self, artifact: Path, table: str, identifier: str | None, access: Access) -> TableDecisions:
-        """Decide, and write to the folder."""
-        tried = access.open_and_try(artifact)
-        single = len(self.features) == 1 and self.features[0]
-        try:
-            with self._client() as client, writing(self.out):
-                return decide_table(
-                    tried,
-                    table,
-                    self.out,
-                    features=single or self.features or None,
-                    values=self.values,
-                    identifier=identifier,
-                    p_values=self.p_values,
-                    digest=cast("Digest", self.digest),
-                    n_jobs=None if client else self.workers or -1,
-                    client=client,
-                    trusted=access.trusted,
-                )
-        except KeyboardInterrupt:
-            raise InterruptedRunError(
-                f"interrupted. What is done is kept in {self.out}; the same command goes on from there."
-            ) from None
-
-    def _client(self) -> AbstractContextManager[Any]:
-        if self.scheduler is None:
-            return nullcontext()
-        try:
-            client: AbstractContextManager[Any] = extra("distributed", "dask").Client(self.scheduler)
-        except (OSError, ValueError) as error:
-            raise BatchError(f"there is no Dask scheduler at {self.scheduler}: {error}") from None
-        return client
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted. What is done is kept in {out}; the same command resumes from there."
+        ) from None
 
 
-def existing_file(name: str) -> Path:
-    """The path, if it is that of a file."""
-    path = Path(name)
-    if not path.is_file():
-        raise UsageError(f"there is no file {name}.")
-    return path
+def _client(scheduler: str | None) -> AbstractContextManager[Any]:
+    if scheduler is None:
+        return nullcontext()
+    try:
+        client: AbstractContextManager[Any] = extra("distributed", "dask").Client(scheduler)
+    except (OSError, ValueError) as error:
+        raise BatchError(f"there is no Dask scheduler at {scheduler}: {error}") from None
+    return client
 
 
 def decide_file(
-    path: Path, file: Path, identifier: str | None, access: Access
-) -> tuple[Decisions, AnyArray | None]:
-    """Decisions of the rejector in an artifact about the objects of a file, and what these are called."""
+    path: Path, file: Path, identifier: str | None, access: Access, *, p_values: bool = True
+) -> tuple[Decisions, Any]:
+    """Return decisions of the rejector in an artifact about the objects of a file, and all as a table."""
     artifact = open_artifact(path, public_key=access.public_key)
     if artifact.manifest["rejector"] == "ScoreEvaluator":
         raise ValueError(
@@ -159,11 +143,13 @@ def decide_file(
     rejector: Rejector = artifact.rejector(access.trusted)
     try:
         with artifact.deciding():
-            return _decide(rejector, objects), objects.ids
+            decisions = _decide(rejector, objects)
     except ArtifactError:
         raise
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
+    names = {"id": objects.ids} if objects.ids is not None else named_by_row(file.name, 0, len(objects))
+    return decisions, decision_table(names, decisions, artifact.digest, p_values)
 
 
 def _decide(rejector: Rejector, objects: Objects) -> Decisions:
@@ -175,24 +161,14 @@ def _decide(rejector: Rejector, objects: Objects) -> Decisions:
         raise
 
 
-def check_output(out: Path | None) -> None:
-    """Refuse a name whose ending says nothing, before any work is done."""
-    if out is not None and str(out) != "-" and out.suffix not in (".parquet", ".csv"):
-        raise UsageError(f"--out {out}: decisions are written as .parquet, .csv, or to - as CSV.")
-
-
-def write_decisions(decisions: Decisions, ids: AnyArray | None, out: Path) -> None:
-    """One row per object: its id or number, and what was decided."""
-    arrow = extra("pyarrow", "cli")
-    first = {"row": range(len(decisions))} if ids is None else {"id": ids}
-    columns = {**first, **decisions.to_dict()}
+def write_table(table: Any, out: Path) -> None:
+    """Write decisions as Parquet or CSV, or print them as CSV if the name is ``-``."""
     content = io.BytesIO()
     if out.suffix == ".parquet":
-        extra("pyarrow.parquet", "cli").write_table(arrow.table(columns), content)
-        write_whole(out, content.getvalue())
-        return
-    unspoilt = {name: _without_formulas(values, name) for name, values in columns.items()}
-    extra("pyarrow.csv", "cli").write_csv(arrow.table(unspoilt), content)
+        with open_writer(content, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        extra("pyarrow.csv", "cli").write_csv(_without_formulas(table), content)
     if str(out) != "-":
         write_whole(out, content.getvalue())
     elif sys.stdout.isatty():
@@ -201,27 +177,29 @@ def write_decisions(decisions: Decisions, ids: AnyArray | None, out: Path) -> No
         sys.stdout.buffer.write(content.getvalue())
 
 
-def _without_formulas(values: Any, name: str) -> Any:
-    """Text that a spreadsheet would run as a formula with ' before it, and so what begins with ' itself.
+def _without_formulas(table: Any) -> Any:
+    """Put ' before text that a spreadsheet would run as a formula, and before text that begins with ' itself.
 
     Taking one ' away from all that begins with it gives the values back.
     """
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "OU":
-        return values
-    texts = values.tolist()
-    runs = [isinstance(text, str) and text.startswith(_FORMULAS) for text in texts]
-    if not any(runs):
-        return values
-    warnings.warn(
-        f"{sum(runs):,} entries of {name!r} begin with = + - @ or ' and have a ' before them in CSV, lest a "
-        "spreadsheet run them as formulas. Parquet has them as they are.",
-        stacklevel=2,
-    )
-    return [f"'{text}" if run else text for text, run in zip(texts, runs, strict=True)]
+    arrow, compute = extra("pyarrow", "cli"), extra("pyarrow.compute", "cli")
+    for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+        if arrow.types.is_string(kind) or arrow.types.is_dictionary(kind):
+            texts = table.column(i).cast(arrow.string())
+            runs = compute.match_substring_regex(texts, _FORMULAS)
+            if many := compute.sum(runs).as_py():
+                warnings.warn(
+                    f"{many:,} entries of {name!r} begin with = + - @ or ' and have a ' before them in CSV, "
+                    "lest a spreadsheet run them as formulas. Parquet has them as they are.",
+                    stacklevel=2,
+                )
+            marked = compute.binary_join_element_wise("'", texts, "")
+            table = table.set_column(i, name, compute.if_else(runs, marked, texts))
+    return table
 
 
 def summarise(decisions: Decisions) -> dict[str, Any]:
-    """How many objects of each predicted class were accepted and rejected."""
+    """Return the numbers of accepted and rejected objects of each predicted class."""
     return {"objects": len(decisions), **summary_as_dict(decisions.summary())}
 
 
@@ -232,7 +210,7 @@ def rethreshold(
     max_rejection: float | None,
     constraints: list[str],
 ) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
-    """The rejector with new thresholds, and what the old and the new ones promise."""
+    """Return the rejector with new thresholds, and what the old and the new ones promise."""
     from transcendent.artifacts.manifest import facts
 
     classes = artifact.manifest["classes"] or []
@@ -246,14 +224,8 @@ def rethreshold(
     return rejector.rethreshold(search), artifact.manifest["thresholds"], facts(rejector)["thresholds"]
 
 
-def save_again(rejector: Any, artifact: Artifact, out: Path, signing_key: Path | None) -> None:
-    """Save what was loaded from an artifact, with what that one said of its training."""
-    period, notes = artifact.manifest["training_period"], artifact.manifest["notes"]
-    save(rejector, out, training_period=period, notes=notes, signing_key=signing_key)
-
-
 def _read(file: Path, columns: Columns, width: int | None, *, named: bool) -> Objects:
-    """Objects as the artifact wants them; nobody needs their names to decide."""
+    """Read objects with the artifact's columns; names that are noted but not there are left out."""
     try:
         objects = read_objects(file, columns, width=width)
     except ColumnError as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from transcendent._utils.text import some
 from transcendent.cli import console
 from transcendent.cli.experiment import Experiment, boundary, calendar, check_dates
 from transcendent.cli.settings import UsageError
@@ -13,7 +14,7 @@ from transcendent.temporal import Bias, TimeSplit, cut_periods, find_biases, tim
 
 
 def describe_file(path: Path, *, columns: Columns, train: str | None, period: str) -> dict[str, Any]:
-    """Objects, classes, features and periods of a file; with a split, what is wrong with that."""
+    """Return objects, classes, features and periods of a file, and the biases of a split."""
     if path.suffix == ".toml":
         experiment = Experiment.read(path)
         objects, cut = experiment.objects, experiment.period
@@ -28,7 +29,9 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
         if cut is not None and objects.times is not None:
             check_dates(objects.times, "--period none")
         split = _biases(objects, train, cut) if train else None
-    found: dict[str, Any] = {"file": objects.name, "objects": len(objects), "features": _width(objects)}
+    shape: tuple[int, ...] = getattr(objects.X, "shape", ())
+    found: dict[str, Any] = {"file": objects.name, "objects": len(objects)}
+    found["features"] = shape[1] if len(shape) == 2 else None
     if left_out:
         found["left_out"] = left_out
     if objects.y is not None:
@@ -44,12 +47,14 @@ def describe_file(path: Path, *, columns: Columns, train: str | None, period: st
         found["seen"] = objects.period()
         found["periods"] = dict(zip(periods.labels, periods.counts.tolist(), strict=True))
     if split is not None:
-        found |= _described_split(*split)
+        parts, biases = split
+        found |= {"training": len(parts.train), "test": len(parts.test)}
+        found["biases"] = [bias._asdict() for bias in biases]
     return found
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """For a person."""
+    """Return the same as text for a person."""
     counts = [
         f"{entry['class']}: {entry['objects']:,} ({entry['objects'] / found['objects']:.1%})"
         for entry in found.get("classes", [])
@@ -57,8 +62,8 @@ def in_words(found: dict[str, Any]) -> str:
     text = console.lines(
         objects=f"{found['objects']:,}",
         features=None if found["features"] is None else f"{found['features']:,}",
-        left_out=f"{console.some(found['left_out'])}: no numbers" if "left_out" in found else None,
-        classes=console.some(counts) or None,
+        left_out=f"{some(found['left_out'])}: no numbers" if "left_out" in found else None,
+        classes=some(counts) or None,
         without_label=f"{found['unlabelled']:,} objects, left out" if "unlabelled" in found else None,
         seen=_span(found["seen"], found["periods"]) if "seen" in found else None,
         training=f"{found['training']:,} objects" if "training" in found else None,
@@ -81,16 +86,3 @@ def _biases(objects: Objects, train: str, cut: Any) -> tuple[TimeSplit, list[Bia
     objects.labelled("name the columns with --label and --time.")
     split = time_split(objects.times, train=boundary(train, objects.times, cut), period=cut)
     return split, find_biases(objects.X, objects.y, split)
-
-
-def _described_split(split: TimeSplit, biases: list[Bias]) -> dict[str, Any]:
-    return {
-        "training": len(split.train),
-        "test": len(split.test),
-        "biases": [bias._asdict() for bias in biases],
-    }
-
-
-def _width(objects: Objects) -> int | None:
-    shape: tuple[int, ...] = getattr(objects.X, "shape", ())
-    return shape[1] if len(shape) == 2 else None

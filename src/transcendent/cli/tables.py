@@ -20,18 +20,10 @@ from transcendent.cli.delimited import read_csv
 from transcendent.cli.settings import Settings
 
 _LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
-_KINDS = {
-    ".parquet": "table",
-    ".csv": "table",
-    ".npz": "npz",
-    ".svm": "libsvm",
-    ".libsvm": "libsvm",
-    ".svmlight": "libsvm",
-}
-_KEYS = (
-    *("file", "table", "dataset", "folder"),
-    *("label", "time", "id", "features", "unlabelled", "deduplicate"),
-)
+_LIBSVM = dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm")
+_KINDS = {".parquet": "table", ".csv": "table", ".npz": "npz", **_LIBSVM}
+_PLACES = ("file", "table", "dataset", "folder")
+_KEYS = (*_PLACES, "label", "time", "id", "features", "unlabelled", "deduplicate")
 
 
 @dataclass(frozen=True)
@@ -63,7 +55,7 @@ class Objects:
         return count_rows(self.X)
 
     def take(self, rows: Any) -> "Objects":
-        """Some of them."""
+        """Return some of them."""
         values = (None if values is None else values[rows] for values in (self.y, self.times, self.ids))
         return Objects(self.name, take_rows(self.X, rows), *values)
 
@@ -89,12 +81,12 @@ class Objects:
         return [str(name) for name, kind in kinds if getattr(kind, "kind", "O") not in "biuf"]
 
     def without_text(self) -> tuple["Objects", list[str]]:
-        """These without columns that hold no numbers, and the names of those."""
+        """Return these without columns that hold no numbers, and the names of those columns."""
         text = self.columns_of_text()
         return (replace(self, X=self.X.drop(columns=text)) if text else self), text
 
     def labelled(self, hint: str) -> "Objects":
-        """These, if they have labels and times."""
+        """Return these, or refuse them if they have no labels or no times."""
         for what, values in (("label", self.y), ("time", self.times)):
             if values is None:
                 raise ValueError(f"{self.name} has no {what}s: {hint}")
@@ -130,7 +122,7 @@ class Columns:
 
 
 def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
-    """The objects that ``[data]`` names; its paths are seen from the file's folder.
+    """Read the objects that ``[data]`` names; its paths are relative to the file's folder.
 
     ``needed`` are the keys without which what is asked for cannot be done: of ``label`` and ``time``.
     """
@@ -168,7 +160,7 @@ def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
 def read_objects(
     path: Path, columns: Columns, beside: Path | None = None, *, width: int | None = None
 ) -> Objects:
-    """Objects of a file; labels, times and ids come from the table beside it, if one is given."""
+    """Read objects of a file; labels, times and ids come from the table beside it, if one is given."""
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise ValueError(f"{path}: files are read by their ending, which is one of {', '.join(_KINDS)}.")
@@ -177,7 +169,10 @@ def read_objects(
     if is_table(path):
         found = _from_frame(_read_frame(path, columns), columns, str(path))
     elif kind == "npz":
-        found = _from_npz(path, columns, beside is not None)
+        try:
+            found = _from_npz(path, columns, beside is not None)
+        except (BadZipFile, EOFError, TypeError, zlib.error) as error:
+            raise ValueError(f"{path} cannot be read: {error}.") from None
     else:
         found = _from_libsvm(path, width)
     if len(found) == 0:
@@ -230,7 +225,9 @@ def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
         wanted["features"] = [features] if isinstance(features, str) else features
     _check_columns(wanted, frame.columns, name)
     _check_flat(frame[[*special.values(), *([features] if isinstance(features, str) else features)]], name)
-    X = _texts(frame, features, name) if isinstance(features, str) else frame[features]
+    X: Any = frame[features]
+    if isinstance(features, str):  # a column of texts
+        X = _plain(X, features, name, True).astype(object)
     values = {key: _plain(frame[column], column, name, key != "label") for key, column in special.items()}
     return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
 
@@ -255,12 +252,8 @@ def _check_flat(frame: Any, name: str) -> None:
             )
 
 
-def _texts(frame: Any, column: str, name: str) -> AnyArray:
-    return _plain(frame[column], column, name, True).astype(object)
-
-
 def _plain(column: Any, what: str, name: str, complete: bool) -> AnyArray:
-    """A column as NumPy has it; if it is to be complete, nothing may be missing."""
+    """Return a column as an array; refuse missing values if it has to be ``complete``."""
     if complete and (missing := int(column.isna().sum())):
         raise ValueError(
             f"{name}: {missing:,} of {len(column):,} rows have no {what!r}. Take these rows out of the file."
@@ -272,13 +265,6 @@ def _plain(column: Any, what: str, name: str, complete: bool) -> AnyArray:
 
 
 def _from_npz(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
-    try:
-        return _from_arrays(path, columns, labels_elsewhere)
-    except (BadZipFile, EOFError, TypeError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}.") from None
-
-
-def _from_arrays(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         if "format" in stored.files:
             return Objects(str(path), _sparse(path, stored))
@@ -327,7 +313,7 @@ def _from_libsvm(path: Path, width: int | None) -> Objects:
 
 
 def _check_labels(found: Objects, unlabelled: str) -> Objects:
-    """The same, with None for labels that are missing; these are refused unless they are to be dropped."""
+    """Return the same with None for missing labels, which are refused unless they are to be dropped."""
     texts = [] if found.y is None or found.y.dtype.kind not in "OS" else found.y.tolist()
     if any(isinstance(label, bytes) for label in texts):
         raise ValueError(f"{found.name}: labels are numbers or text, not bytes.")

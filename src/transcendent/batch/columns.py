@@ -1,0 +1,43 @@
+"""The columns that are written about decided objects, the same for a file and for a table in parts."""
+
+from typing import Any
+
+import numpy as np
+
+from transcendent._utils.arrays import AnyArray, IntArray, encode_labels
+from transcendent._utils.extras import extra
+from transcendent.decisions import Decisions
+
+
+def named_by_row(file: str, first: int, n: int) -> dict[str, Any]:
+    """Return the columns that name n consecutive rows without ids: their file, and their number in it."""
+    return {"file": _constant(file, n), "row": np.arange(first, first + n)}
+
+
+def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_values: bool) -> Any:
+    """Return an Arrow table of names of objects, what was decided about them, and the digest of the model."""
+    decided: dict[str, Any] = decisions.to_dict()
+    if not p_values:
+        decided = {name: column for name, column in decided.items() if not name.startswith("p_value[")}
+    if decisions.classes.dtype.kind not in "biuf":
+        codes = encode_labels(decisions.labels, decisions.classes, "labels")
+        decided["label"] = _repeated(codes, decisions.classes)
+    return extra("pyarrow", "dask").table(names | decided | {"model": _constant(model, len(decisions))})
+
+
+def open_writer(file: Any, schema: Any) -> Any:
+    """Return a Parquet writer of such tables, with dictionaries where values repeat."""
+    repeat = [name for name in schema.names if name not in ("id", "row")]
+    vary = [name for name in schema.names if name != "model"]
+    parquet = extra("pyarrow.parquet", "dask")
+    return parquet.ParquetWriter(file, schema, use_dictionary=repeat, write_statistics=vary)
+
+
+def _constant(text: str, n: int) -> Any:
+    return _repeated(np.zeros(n, dtype=np.int32), np.array([text]))
+
+
+def _repeated(codes: IntArray, values: AnyArray) -> Any:
+    return extra("pyarrow", "dask").DictionaryArray.from_arrays(
+        codes.astype(np.int32, copy=False), values.astype(str)
+    )
