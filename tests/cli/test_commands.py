@@ -454,7 +454,7 @@ class TestArtifacts:
         )
         assert "no thresholds satisfy" in done.stderr
         assert (
-            "no constraint"
+            "not a constraint"
             in run("thresholds", "ice.transcendent", "--constraint", "f1", cwd=folder, code=2).stderr
         )
 
