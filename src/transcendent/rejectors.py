@@ -18,6 +18,8 @@ class Traits:
         The number of columns it was fitted on.
     evolves : bool
         Whether it changes while it decides.
+    has_p_values : bool
+        Whether its decisions have p-values.
     detectors : list of classifiers
         The fitted detectors.
     calibrations : list of Calibration
@@ -32,6 +34,7 @@ class Traits:
     feature_names: AnyArray | None
     n_features: int | None
     evolves: bool
+    has_p_values: bool
     detectors: list[Any]
     calibrations: list[Any]
     results: list[Any]
@@ -49,6 +52,7 @@ class Traits:
             feature_names=getattr(rejector, "feature_names_in_", None),
             n_features=getattr(rejector, "n_features_in_", None),
             evolves=bool(getattr(rejector, "evolves", False)),
+            has_p_values=hasattr(inner, "predict_p") and inner is outer,
             detectors=_detectors(inner),
             calibrations=_of_each(judges, "calibration_"),
             results=_of_each(deciding, "result_"),
@@ -61,6 +65,12 @@ def adopt_input(rejector: Any, inner: Any) -> None:
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(inner, name):
             setattr(rejector, name, getattr(inner, name))
+
+
+def silence(rejector: Any) -> None:
+    """Let a rejector show no progress of its own."""
+    if hasattr(rejector, "verbose"):
+        rejector.verbose = False
 
 
 def _detectors(rejector: Any) -> list[Any]:

@@ -20,6 +20,7 @@ from transcendent.batch.refusals import decide_rows
 from transcendent.batch.rows import REASONS, Layout
 from transcendent.decisions import Decisions
 from transcendent.evaluators.cross import CrossConformalEvaluator
+from transcendent.rejectors import Traits
 
 RECORD = b"transcendent"
 
@@ -152,7 +153,7 @@ def _record(
 def _no_decisions(rejector: Any) -> Decisions:
     """Return decisions about no objects, with the columns that this rejector's have."""
     classes, none = rejector.classes_, np.empty(0)
-    p_values = np.empty((0, len(classes))) if hasattr(rejector, "predict_p") else None
+    p_values = np.empty((0, len(classes))) if Traits.of(rejector).has_p_values else None
     votes = none.astype(int) if isinstance(rejector, CrossConformalEvaluator) else None
     return Decisions(classes[:0], none.astype(bool), none, none, classes, p_values, votes)
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from transcendent._utils.arrays import AnyArray, BoolArray
 from transcendent._utils.extras import extra
 from transcendent._utils.text import some
+from transcendent.rejectors import Traits
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
@@ -161,8 +162,8 @@ class Layout:
 
 def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -> Layout:
     """Return where the features are, checked against what the rejector was fitted on."""
-    names = list(getattr(rejector, "feature_names_in_", ()))
-    width = getattr(rejector, "n_features_in_", None)
+    traits = Traits.of(rejector)
+    names, width = list(() if traits.feature_names is None else traits.feature_names), traits.n_features
     whole = isinstance(features, str)
     chosen = (features,) if isinstance(features, str) else tuple(features if features is not None else names)
     if not chosen:

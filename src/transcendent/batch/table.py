@@ -25,10 +25,11 @@ from transcendent.batch.part import Failure, Job, decide_part
 from transcendent.batch.places import hidden, is_local, list_files, locate, write_json
 from transcendent.batch.plan import Digest, Part, cut, find_files
 from transcendent.batch.rows import check_column, find_layout
-from transcendent.decisions import summary_as_dict, summary_as_text
+from transcendent.decisions import Rejector, summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.evaluators.budget import RejectionBudget
 from transcendent.judging.judge import ScoreEvaluator
+from transcendent.rejectors import Traits, silence
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,19 +239,18 @@ def _load(
         notes, written_by = rejector.manifest["notes"], rejector.manifest.get("versions")
     else:
         loaded, digest = copy(rejector), f"unsaved:{_hash(rejector)}"
-    if hasattr(loaded, "verbose"):
-        loaded.verbose = False  # progress is told of the table, not of each piece
+    silence(loaded)  # progress is shown for the table, not for each part
     kind = type(loaded).__name__
     if isinstance(loaded, ScoreEvaluator):
         raise ValueError(
             f"{kind} judges scores, not rows of features: give its decide(scores, labels) those."
         )
-    if isinstance(loaded, RejectionBudget | CPReject) or getattr(loaded, "evolves", False):
+    if isinstance(loaded, RejectionBudget | CPReject) or Traits.of(loaded).evolves:
         raise ValueError(
             f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
             "decided in parts. Give the rejector inside it, or one with thresholds."
         )
-    if not hasattr(loaded, "decide") or not hasattr(loaded, "classes_"):
+    if not isinstance(loaded, Rejector) or Traits.of(loaded).classes is None:
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")
     return loaded, digest, notes, written_by
 

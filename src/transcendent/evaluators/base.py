@@ -39,6 +39,7 @@ from transcendent.judging.pvalues import Form, check_form
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import Answer, Detector
 from transcendent.measures.names import from_name
+from transcendent.rejectors import Traits
 from transcendent.thresholds import Search, SearchResult
 from transcendent.thresholds.exact import resolve_search
 
@@ -266,7 +267,7 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
 
 def checked_rows(rejector: Any, X: Any) -> Any:
     """Return new rows; refuse other columns than those of ``fit``."""
-    if getattr(X, "ndim", 2) == 1 and hasattr(rejector, "n_features_in_"):
+    if getattr(X, "ndim", 2) == 1 and Traits.of(rejector).n_features is not None:
         raise ValueError(
             "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
         )

@@ -9,7 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent._utils.text import shorten
 from transcendent.errors import InfeasibleError
+from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.judging.calibration import Calibration
+from transcendent.judging.judge import ScoreEvaluator
 from transcendent.metrics.ratios import Metric, resolve_metric
 from transcendent.plots.base import (
     BLACK,
@@ -250,7 +252,7 @@ def _draw_boxes(ax: Any, at: FloatArray, width: float, quantiles: FloatArray, st
 def _calibrated(evaluator: Any) -> tuple[Calibration, SearchResult, On]:
     """Calibration objects, thresholds, and what those are on: of two, an exact search takes credibility."""
     check_is_fitted(evaluator)
-    if not hasattr(evaluator, "calibration_"):
+    if not isinstance(evaluator, OneDetectorEvaluator | ScoreEvaluator):
         raise TypeError(
             f"{type(evaluator).__name__} has no calibration_: this draws evaluators with one set of "
             "calibration objects, such as InductiveEvaluator."
