@@ -49,7 +49,6 @@ from transcendent.temporal import backtest, cut_periods, time_split
 SEEDS = range(5)
 FEW_SEEDS = range(1)  # boosting takes its time with many classes
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
-README = Path(__file__).parents[2] / "README.md"
 SVM = LinearSVC(C=0.1)
 TRIED = {
     "bagged SVMs": BaggedSVMs(),
@@ -164,71 +163,6 @@ def summaries(
     return {
         name: {key: float(column[i]) for key, column in summary.items()} for i, name in enumerate(answers)
     }
-
-
-def readme() -> str:
-    """The README's table and figure: LinearSVC, raw, 15% of every month rejected."""
-    shown = {
-        "the detector's own probability": "its own, raw",
-        "margin, the paper's measure for an SVM": "its own measure",
-        "mean probability of forest, LightGBM and MLP": "soft vote, raw",
-        '`measure="drift"`': "drift_measure()",
-    }
-    found: dict[str, list[Any]] = {}
-    for seed in SEEDS:
-        evidence = apps_evidence("raw", seed)
-        answers = rejectors(evidence, "LinearSVC")
-        years = np.array([int(period[:4]) for period in evidence.periods])[evidence.period]
-        nothing = np.zeros(len(years), dtype=bool)
-        rejected = {
-            name: least_trusted(answers[ranking], evidence.period, 0.15) for name, ranking in shown.items()
-        }
-        labels = evidence.labels["LinearSVC"]
-        collect(found, {name: _kept(labels, evidence.y, years, r) for name, r in rejected.items()})
-        collect(found, {"nothing": _kept(labels, evidence.y, years, nothing)})
-    _draw_readme(found)
-    keys = ("caught", "f1", "error")
-    rows = [[name, *intervals(found[name], keys)] for name in ("nothing", *shown)]
-    return markdown(["rejects by", "errors caught", "F1 of the kept", "error of the kept"], rows)
-
-
-def _kept(labels: Any, y: Any, years: Any, rejected: Any) -> dict[str, Any]:
-    """What is left of F1 and errors, overall and by year."""
-    wrong = labels != y
-
-    def f1(rows: Any) -> float:
-        hits = np.sum(rows & (y == 1) & ~wrong)
-        return float(2 * hits / (2 * hits + np.sum(rows & wrong)))
-
-    return {
-        "caught": float(np.mean(rejected[wrong])),
-        "f1": f1(~rejected),
-        "error": float(np.mean(wrong[~rejected])),
-        "by year": [f1(~rejected & (years == year)) for year in np.unique(years)],
-    }
-
-
-def _draw_readme(found: dict[str, list[Any]]) -> None:
-    """Without the soft vote, which keeps hardly any malware after 2014."""
-    fig, ax = plt.subplots(figsize=(8.4, 3.2), layout="constrained")
-    years = range(2013, 2019)
-    lines = {
-        '`measure="drift"`': ('measure="drift"', "#d55e00"),
-        "margin, the paper's measure for an SVM": ("margin, the paper's\nmeasure for an SVM", "#0072b2"),
-        "the detector's own probability": ("the detector's\nown probability", "#e69f00"),
-        "nothing": ("nothing rejected", "#888888"),
-    }
-    for name, (label, color) in lines.items():
-        values = np.array([run["by year"] for run in found[name]])
-        width = 2.6 if "drift" in name else 1.6
-        ax.plot(years, values.mean(axis=0), marker="o", ms=4, lw=width, color=color, label=label)
-        ax.fill_between(years, values.min(axis=0), values.max(axis=0), color=color, alpha=0.12, lw=0)
-    ax.set(ylabel="F1 of the kept answers", ylim=(0.5, 1.01))
-    ax.set_title("A detector of 2012, with 15% of every month rejected")
-    ax.set_xticks(years)
-    ax.grid(alpha=0.3)
-    fig.legend(frameon=False, loc="outside right center", title="rejected by", alignment="left")
-    save(fig, "drift")
 
 
 def limits() -> str:
@@ -530,9 +464,8 @@ def save(fig: Any, name: str) -> None:
     plt.close(fig)
 
 
-def write(section: str, text: str) -> None:
-    """Put a section's tables between its marks on the page."""
-    path = README if section == "readme" else PAGE
+def write(section: str, text: str, path: Path = PAGE) -> None:
+    """Put a section's tables between its marks on a page."""
     page = path.read_text()
     marks = re.compile(rf"(<!-- {section} -->\n).*?(<!-- end of {section} -->)", re.DOTALL)
     if not marks.search(page):
@@ -540,7 +473,7 @@ def write(section: str, text: str) -> None:
     path.write_text(marks.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page))
 
 
-_ALL = (choice, apigraph, readme, limits, budget, paper, lamda, nvd, trec07p, cost, loop)
+_ALL = (choice, apigraph, limits, budget, paper, lamda, nvd, trec07p, cost, loop)
 SECTIONS = {section.__name__: section for section in _ALL}
 
 if __name__ == "__main__":
