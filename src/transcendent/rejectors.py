@@ -18,6 +18,8 @@ class Traits:
         The number of columns it was fitted on.
     evolves : bool
         Whether it changes while it decides.
+    rethresholds : bool
+        Whether it can search new thresholds.
     has_p_values : bool
         Whether its decisions have p-values.
     detectors : list of classifiers
@@ -34,6 +36,7 @@ class Traits:
     feature_names: AnyArray | None
     n_features: int | None
     evolves: bool
+    rethresholds: bool
     has_p_values: bool
     detectors: list[Any]
     calibrations: list[Any]
@@ -52,6 +55,7 @@ class Traits:
             feature_names=getattr(rejector, "feature_names_in_", None),
             n_features=getattr(rejector, "n_features_in_", None),
             evolves=bool(getattr(rejector, "evolves", False)),
+            rethresholds=hasattr(rejector, "rethreshold"),
             has_p_values=hasattr(inner, "predict_p") and inner is outer,
             detectors=_detectors(inner),
             calibrations=_of_each(judges, "calibration_"),

@@ -56,3 +56,18 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     (tmp_path / "x").write_bytes(bytes(11))
     with pytest.raises(OSError, match="it has 11 bytes, more than the 10"), open_regular(tmp_path / "x", 10):
         pass
+
+
+def test_a_private_file_stays_private_while_it_is_replaced(tmp_path, monkeypatch):
+    path, seen, sync = tmp_path / ("x" * 230), [], os.fsync
+    write_whole(path, b"old")
+    path.chmod(0o600)
+    monkeypatch.setattr(os, "fsync", lambda file: seen.append(os.fstat(file).st_mode & 0o777) or sync(file))
+    write_whole(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777, seen) == (b"new", 0o600, [0o600])
+
+
+def test_a_new_file_has_the_mode_the_umask_leaves(tmp_path):
+    write_whole(tmp_path / "x", b"")
+    (tmp_path / "y").touch()
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode

@@ -55,6 +55,26 @@ def test_the_caller_chooses_the_backend():
         assert set(parallel.run(os.getpid, [(), ()], total=2)) == {os.getpid()}
 
 
+FORKSERVER = """
+from joblib import parallel_config
+from transcendent._utils import parallel
+import operator
+
+if __name__ == "__main__":
+    with parallel_config(backend="multiprocessing", n_jobs=2):
+        print(parallel.run(operator.add, [(1,), (2,)], shared=(10,), total=2))
+"""
+
+
+def test_workers_that_are_no_children_of_the_caller(tmp_path):
+    (tmp_path / "script.py").write_text(FORKSERVER)
+    environment = os.environ | {"JOBLIB_START_METHOD": "forkserver"}
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], env=environment, capture_output=True, timeout=120
+    )
+    assert done.stdout == b"[11, 12]\n"
+
+
 def test_a_backend_that_cannot_stream_works(monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with parallel_config(backend="multiprocessing", n_jobs=2):

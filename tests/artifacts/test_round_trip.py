@@ -21,20 +21,28 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 
+import transcendent
 from tests.contracts.test_measures import LIGHTGBM, PAIRS, XGBOOST, data
 from tests.contracts.test_measures import name as name_of
 from tests.contracts.test_rejectors import REJECTORS
 from transcendent import (
+    CombinedMeasure,
     CrossConformalEvaluator,
+    Decisions,
     ExactSearch,
     GridSearch,
     InductiveEvaluator,
     QuartileSearch,
     RandomSearch,
+    Rejector,
     ScoreEvaluator,
     TransductiveEvaluator,
+    baselines,
+    measures,
 )
 from transcendent.artifacts import load, open_artifact, save
+from transcendent.artifacts.types import ALLOWED
+from transcendent.measures import Measure, NeighbourRatio
 from transcendent.measures.base import FunctionMeasure
 from transcendent.metrics import F1, Recall
 
@@ -183,6 +191,22 @@ def test_sparse_rows_a_measure_keeps(tmp_path):
     rows = sp.csr_matrix(np.where(np.abs(X) > 1, X, 0))
     ice = InductiveEvaluator(LinearSVC(), measure=NeighbourRatio(3), random_state=0).fit(rows, y)
     same(there_and_back(ice, tmp_path / "x").decide(rows), ice.decide(rows))
+
+
+def test_combined_measures(tmp_path):
+    both = CombinedMeasure(["auto", NeighbourRatio()])
+    X, y = make_classification(300, random_state=0)
+    ice = InductiveEvaluator(LinearSVC(), measure=both, random_state=0).fit(X, y)
+    save(ice, tmp_path / "ice.transcendent")
+    again = load(tmp_path / "ice.transcendent")
+    np.testing.assert_array_equal(again.decide(X).p_values, ice.decide(X).p_values)
+
+
+def test_types_of_this_package_are_allowed():
+    modules = (transcendent, baselines, measures)
+    public = [getattr(module, name) for module in modules for name in module.__all__]
+    kinds = {kind for kind in public if isinstance(kind, type)} - {Decisions, Rejector, Measure}
+    assert {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds} <= ALLOWED
 
 
 def test_scores_alone(tmp_path):

@@ -218,3 +218,14 @@ random_state = 0
     for name, rejector in python.items():
         assert same(made[name].fit(X, Y), rejector.fit(X, Y))
         assert thresholds(made[name]) == thresholds(rejector)
+
+
+def test_numbers_in_constraints():
+    assert parse_constraint("error <= 1e-1") == (Error() <= 0.1)
+    with pytest.raises(ValueError, match="did you mean 'f1'"):
+        parse_constraint("F1 >= 0.5")
+
+
+def test_one_versus_rest_chooses_its_measure():
+    fitted = OneVsRestMeasure("auto").fit(DETECTOR.fit(X, Y), X, Y)
+    assert isinstance(fitted.measures_[0], Margin)

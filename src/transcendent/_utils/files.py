@@ -37,14 +37,16 @@ def write_whole(path: Path, content: bytes) -> None:
     _check_replaceable(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}", str(path))
-    aside = path.parent / f".{path.name}.{uuid4().hex}"
+    aside = path.parent / f".{path.name}.{uuid4().hex[:8]}"
+    mode = path.stat().st_mode & 0o777 if path.exists() else None
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with aside.open("xb") as file:
+        with os.fdopen(os.open(aside, flags, 0o666 if mode is None else 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            aside.chmod(path.stat().st_mode & 0o777)
+        if mode is not None:
+            aside.chmod(mode)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from transcendent.evaluators.cross import CrossConformalEvaluator
 from transcendent.evaluators.inductive import InductiveEvaluator
 from transcendent.evaluators.transductive import TransductiveEvaluator
 from transcendent.judging.judge import ScoreEvaluator
+from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.detector import Detector
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import SearchResult
@@ -39,6 +40,7 @@ _METRICS = (
     metrics.RejectionRate,
 )
 _OTHER = (
+    CombinedMeasure,
     CrossConformalEvaluator,
     Detector,
     ExactSearch,

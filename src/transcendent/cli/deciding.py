@@ -23,8 +23,7 @@ from transcendent.cli.settings import UsageError
 from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import ArtifactError, BatchError
-from transcendent.evaluators.base import ConformalEvaluator
-from transcendent.judging.judge import ScoreEvaluator
+from transcendent.rejectors import Traits
 
 _FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
 
@@ -219,7 +218,7 @@ def rethreshold(
     default = "f1" if len(classes) == 2 else "accuracy"
     search = build_search(objective or default, max_rejection, constraints)
     rejector = artifact.rejector(trusted)
-    if not isinstance(rejector, ConformalEvaluator | ScoreEvaluator):
+    if not Traits.of(rejector).rethresholds:
         raise ValueError(
             f"{artifact.path} holds a {type(rejector).__name__}, which has no thresholds to search."
         )

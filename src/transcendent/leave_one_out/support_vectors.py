@@ -147,7 +147,7 @@ def _decisions(
 def _solve(
     dual: Dual, beta: FloatArray, guess: FloatArray | None = None, *, independent: bool = True
 ) -> Solution | None:
-    """The solution, followed from any coefficients (which solve another problem); None if that fails.
+    """The solution, followed from given coefficients, those of a related problem; None if that fails.
 
     ``guess`` may give approximate residuals; ``independent`` requires independent rows on the margin.
     """

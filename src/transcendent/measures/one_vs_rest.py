@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.base import clone
 
 from transcendent._utils.arrays import FloatArray, encode_labels
+from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
-from transcendent.measures.names import from_name
 
 
 class OneVsRestMeasure(Measure):
@@ -16,7 +16,7 @@ class OneVsRestMeasure(Measure):
     Parameters
     ----------
     measure : Measure or str
-        A measure for two-class classifiers.
+        A measure for two-class classifiers, or its name.
     estimator : classifier or None
         The classifier to fit per class; by default a clone of the detector (of a pipeline, its last step).
     """
@@ -36,7 +36,7 @@ class OneVsRestMeasure(Measure):
             belongs = (codes == c).astype(int)
             model = clone(base).fit(X, belongs)
             self.estimators_.append(model)
-            self.measures_.append(clone(from_name(self.measure)).fit(model, X, belongs))
+            self.measures_.append(resolve_measure(self.measure, model).fit(model, X, belongs))
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002

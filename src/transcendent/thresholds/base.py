@@ -25,7 +25,7 @@ from transcendent.thresholds.counts import Counts, count
 On = Literal["credibility", "confidence", "both"]
 Constraints = Constraint | str | Sequence[Constraint | str]
 
-_CONSTRAINT = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+)\s*(%?)\s*")
+_CONSTRAINT = re.compile(r"\s*(\w+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(%?)\s*")
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,7 +29,6 @@ Task = tuple[Any, ...]
 Tell = Callable[[int], None]
 
 _DEATHS = 3
-_OF_CHILDREN = tuple(BACKENDS[name] for name in {"loky", "multiprocessing"} & BACKENDS.keys())
 
 
 def _silent(done: int) -> None:
@@ -86,7 +85,8 @@ def stream(
     else:
         streams = getattr(backend, "supports_return_generator", False)
         how = {"n_jobs": n_jobs, "return_as": "generator" if streams else "list"}
-        begin = partial(work_as_child, os.getpid()) if isinstance(backend, _OF_CHILDREN) else work
+        # Only loky's workers are known to be children of this process.
+        begin = partial(work_as_child, os.getpid()) if type(backend) is BACKENDS.get("loky") else work
         yield from _insist(partial(_on_joblib, how, partial(begin, function), shared), tasks, tell)
 
 
