@@ -76,7 +76,7 @@ def matrix():
         if isinstance(pair[0], FunctionMeasure):
             continue
         for evaluator, make in EVALUATORS.items():
-            for n_classes in (2, 3):
+            for n_classes in (2, 3) if evaluator in ("ICE", "CCE") else (2,):
                 name = f"{evaluator}-{i}-{name_of(pair)}-{n_classes}"
                 few = REFITTED_QUICKLY if evaluator == "TCE" else None
                 yield name, make(tuple(clone(part) for part in pair)), n_classes, few
@@ -104,7 +104,7 @@ def test_every_evaluator_measure_and_detector_in_a_fresh_process(tmp_path):
         expected[name] = rejector.decide(X)
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     subprocess.run([sys.executable, "-c", FRESH_PROCESS], cwd=tmp_path, check=True)
-    assert len(cases) > 260
+    assert len(cases) > 190
     for name, decisions in expected.items():
         with np.load(tmp_path / f"{name}.npz") as found:
             for column in COLUMNS:

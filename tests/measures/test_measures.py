@@ -257,8 +257,8 @@ def test_measures_that_do_not_fit_say_so(three):
         TreeDisagreement().scores(svm, X)
     with pytest.raises(MeasureError, match="no class densities"):
         Density().scores(svm, X)
-    with pytest.raises(MeasureError, match=r"a measure such as transcendent.measures.Margin\(\)"):
-        resolve_measure("margin", svm)
+    with pytest.raises(MeasureError, match="there is no measure 'margins'; did you mean 'margin'"):
+        resolve_measure("margins", svm)
     with pytest.raises(MeasureError, match="or a function, not 3"):
         resolve_measure(3, svm)
     with pytest.raises(MeasureError, match=r"Margin\(\)"):
