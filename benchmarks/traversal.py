@@ -7,7 +7,6 @@ them, and as the files they are in. A return is a step to a file that had been l
 """
 
 import inspect
-import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -75,7 +74,6 @@ def returns(files: list[str]) -> int:
 
 
 def main() -> None:
-    os.environ["JOBLIB_MULTIPROCESSING"] = "0"
     X, y = make_classification(600, random_state=0)
 
     def fit_and_decide() -> Any:

@@ -250,3 +250,12 @@ def test_equal_rejectors_make_equal_manifests(tmp_path):
     manifests = [open_artifact(tmp_path / name).manifest for name in "ac"]
     for key in ("classes", "features", "calibration", "thresholds", "description"):
         assert manifests[0][key] == manifests[1][key]
+
+
+def test_our_own_types_need_no_trust(tmp_path):
+    X, y = make_classification(150, random_state=0)
+    ice = InductiveEvaluator(LinearSVC(), measure="drift", random_state=0).fit(X, y)
+    save(ice, tmp_path / "x")
+    to_trust = open_artifact(tmp_path / "x").types_to_trust()
+    assert not [name for name in to_trust if name.startswith("transcendent")]
+    assert np.array_equal(load(tmp_path / "x", trusted=to_trust).decide(X).p_values, ice.decide(X).p_values)

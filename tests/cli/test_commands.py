@@ -1,4 +1,4 @@
-"""The commands as people run them: in a process of their own."""
+"""The commands as people run them; where processes, pipes or signals matter, in a process of their own."""
 
 import json
 import os
@@ -8,16 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from contextlib import chdir
 from pathlib import Path
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
+from typer.testing import CliRunner
 
 from transcendent import InductiveEvaluator
 from transcendent.artifacts import load, open_artifact
+from transcendent.cli.app import app
 from transcendent.datasets import make_stream
 from transcendent.temporal import backtest
 
@@ -53,19 +58,29 @@ steps = [
   { class = "sklearn.svm.LinearSVC" },
 ]
 """
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+SETTINGS = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+ENVIRONMENT = os.environ | SETTINGS
 
 
-def run(*arguments, cwd, code=0, **given):
-    """Run the command to its end and check the code it ends with."""
+def run(*arguments, cwd, code=0, env=None):
+    """Run the command to its end in this process, and check the code it ends with."""
+    with chdir(cwd), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        done = CliRunner().invoke(app, list(map(str, arguments)), env=SETTINGS | (env or {}))
+    assert done.exit_code == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def run_process(*arguments, cwd, code=0, env=None, before=()):
+    """Run the command to its end in a process of its own."""
     done = subprocess.run(
-        [*given.pop("before", []), COMMAND, *map(str, arguments)],
+        [*before, COMMAND, *map(str, arguments)],
         cwd=cwd,
-        env=ENVIRONMENT | given.pop("env", {}),
+        env=ENVIRONMENT | (env or {}),
         capture_output=True,
         text=True,
         check=False,
-        **given,
     )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -89,7 +104,7 @@ def folder(tmp_path_factory, stream):
     )
     frame.to_parquet(folder / "objects.parquet")
     (folder / "experiment.toml").write_text(TOML)
-    run("fit", "experiment.toml", "--rejector", "ICE", "--out", "ice.transcendent", cwd=folder)
+    run_process("fit", "experiment.toml", "--rejector", "ICE", "--out", "ice.transcendent", cwd=folder)
     return folder
 
 
@@ -110,7 +125,7 @@ def keys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(folder):
-    run("backtest", "experiment.toml", "-o", "finished", cwd=folder)
+    run_process("backtest", "experiment.toml", "-o", "finished", cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +196,9 @@ class TestFit:
 
 class TestDecide:
     def test_parquet_out(self, folder, tmp_path):
-        done = run("decide", "ice.transcendent", "objects.parquet", "-o", tmp_path / "d.parquet", cwd=folder)
+        done = run_process(
+            "decide", "ice.transcendent", "objects.parquet", "-o", tmp_path / "d.parquet", cwd=folder
+        )
         assert re.match(r"2,400 objects: [\d,]+ accepted", done.stdout)
         written = pd.read_parquet(tmp_path / "d.parquet")
         rows = pd.read_parquet(folder / "objects.parquet")
@@ -194,7 +211,7 @@ class TestDecide:
         pd.read_parquet(folder / "objects.parquet").drop(columns=["verdict", "seen"]).to_csv(
             tmp_path / "new.csv", index=False
         )
-        done = run("decide", folder / "ice.transcendent", "new.csv", "-o", "-", cwd=tmp_path)
+        done = run_process("decide", folder / "ice.transcendent", "new.csv", "-o", "-", cwd=tmp_path)
         header, first, *_ = done.stdout.splitlines()
         assert header.startswith('"id","label","accepted","credibility"')
         assert first.startswith('"object 0"')
@@ -335,8 +352,8 @@ class TestDecideInParts:
         ],
     )
     def test_mistakes(self, folder, table, tmp_path, arguments, code, said):
-        env = {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "1s"}
-        done = run("decide", folder / "ice.transcendent", *arguments, cwd=tmp_path, code=code, env=env)
+        with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+            done = run("decide", folder / "ice.transcendent", *arguments, cwd=tmp_path, code=code)
         assert said in done.stderr
 
     def test_a_full_disk_and_on_from_there(self, folder, table, full_disk):
@@ -371,7 +388,7 @@ class TestDecideInParts:
 
 class TestArtifacts:
     def test_info(self, folder):
-        said = run("info", "ice.transcendent", cwd=folder).stdout
+        said = run_process("info", "ice.transcendent", cwd=folder).stdout
         assert "InductiveEvaluator(estimator=LinearSVC(C=0.1, random_state=0), random_state=0)" in said
         assert "good, malicious" in said
         assert "proven best" in said
@@ -380,7 +397,7 @@ class TestArtifacts:
         assert set(as_json["files"]) == {"calibration-0.npz", "rejector.skops"}
 
     def test_verify(self, folder, tmp_path):
-        assert "is whole" in run("verify", "ice.transcendent", cwd=folder).stdout
+        assert "is whole" in run_process("verify", "ice.transcendent", cwd=folder).stdout
         damaged = bytearray((folder / "ice.transcendent").read_bytes())
         damaged[1000] ^= 1
         (tmp_path / "damaged").write_bytes(damaged)
@@ -420,7 +437,7 @@ class TestArtifacts:
         assert "not signed" in run("info", "ice.transcendent", cwd=folder, env=unsigned, code=5).stderr
 
     def test_thresholds(self, folder, tmp_path):
-        shown = run("thresholds", "ice.transcendent", "--max-rejection", "0.05", cwd=folder)
+        shown = run_process("thresholds", "ice.transcendent", "--max-rejection", "0.05", cwd=folder)
         assert "nothing is written" in shown.stdout
         said = json.loads(
             run(
@@ -461,7 +478,9 @@ class TestArtifacts:
 
 class TestData:
     def test_a_table(self, folder):
-        said = run("data", "objects.parquet", "--label", "verdict", "--time", "seen", cwd=folder).stdout
+        said = run_process(
+            "data", "objects.parquet", "--label", "verdict", "--time", "seen", cwd=folder
+        ).stdout
         assert "2,400" in said
         assert "no split to check" in said
 
@@ -514,7 +533,7 @@ class TestBacktest:
 
     def test_the_default_folder_and_the_report(self, folder):
         assert "kept in experiment" in run("backtest", "experiment.toml", cwd=folder).stdout
-        said = run("report", cwd=folder).stdout
+        said = run_process("report", cwd=folder).stdout
         page = folder / "experiment/report.html"
         assert str(page.relative_to(folder)) in said
         assert "<html" in page.read_text()
@@ -603,14 +622,14 @@ class TestNoRoomAndNoLeave:
         place.mkdir(mode=0o555)
         given = [argument.format(folder=folder, place=place) for argument in arguments]
         before = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
-        done = run(*given, cwd=folder, code=7, before=before)
+        done = run_process(*given, cwd=folder, code=7, before=before)
         assert "Permission denied" in done.stderr
         assert str(place) in done.stderr
 
 
 class TestManners:
     def test_help_names_every_command_and_exit_code(self, tmp_path):
-        said = run("--help", cwd=tmp_path).stdout
+        said = run_process("--help", cwd=tmp_path).stdout
         for word in (
             "fit",
             "decide",
@@ -625,17 +644,17 @@ class TestManners:
             assert word in said
 
     def test_a_command_that_does_not_exist(self, tmp_path):
-        assert "Did you mean 'fit'?" in run("fot", cwd=tmp_path, code=2).stderr
+        assert "Did you mean 'fit'?" in run_process("fot", cwd=tmp_path, code=2).stderr
 
     def test_version(self, tmp_path):
-        assert run("--version", cwd=tmp_path).stdout.startswith("transcendent 0.")
+        assert run_process("--version", cwd=tmp_path).stdout.startswith("transcendent 0.")
 
     def test_completion(self, tmp_path):
         env = {"_TRANSCENDENT_COMPLETE": "complete_bash", "COMP_WORDS": "transcendent ba", "COMP_CWORD": "1"}
-        assert run(cwd=tmp_path, env=env).stdout.strip() == "backtest"
+        assert run_process(cwd=tmp_path, env=env).stdout.strip() == "backtest"
 
     def test_progress_is_for_terminals_only(self, folder, tmp_path):
-        done = run("backtest", "experiment.toml", "-o", tmp_path / "b", cwd=folder)
+        done = run_process("backtest", "experiment.toml", "-o", tmp_path / "b", cwd=folder)
         assert "\r" not in done.stderr
 
     def test_without_its_extras_it_says_what_to_install(self, tmp_path):

@@ -16,6 +16,7 @@ from transcendent.evaluators.transductive import TransductiveEvaluator
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.detector import Detector
+from transcendent.measures.drift import DenseColumns
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import SearchResult
 from transcendent.thresholds.exact import ExactSearch
@@ -42,6 +43,7 @@ _METRICS = (
 _OTHER = (
     CombinedMeasure,
     CrossConformalEvaluator,
+    DenseColumns,
     Detector,
     ExactSearch,
     GridSearch,

@@ -1,5 +1,6 @@
 """The columns that are written about decided objects, the same for a file and for a table in parts."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,9 @@ def named_by_row(file: str, first: int, n: int) -> dict[str, Any]:
 
 def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_values: bool) -> Any:
     """Return an Arrow table of names of objects, what was decided about them, and the digest of the model."""
-    decided: dict[str, Any] = decisions.to_dict()
     if not p_values:
-        decided = {name: column for name, column in decided.items() if not name.startswith("p_value[")}
+        decisions = replace(decisions, p_values=None)
+    decided: dict[str, Any] = decisions.to_dict()
     if decisions.classes.dtype.kind not in "biuf":
         codes = encode_labels(decisions.labels, decisions.classes, "labels")
         decided["label"] = _repeated(codes, decisions.classes)

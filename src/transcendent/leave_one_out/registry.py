@@ -67,7 +67,7 @@ Function = Callable[[Any, Any, AnyArray], LeftOut]
 
 @dataclass(frozen=True)
 class Shortcut:
-    """How rows are left out for one detector type, and whether the answers equal those of refitting."""
+    """How rows are left out for one detector type, and whether refitting would give the same answers."""
 
     kind: Kind
     function: Function
@@ -89,7 +89,7 @@ def register(*estimators: type, kind: Kind) -> Callable[[Function], Function]:
     *estimators : type
         Classes of detectors.
     kind : {"exact", "approximate"}
-        Whether the answers are those of refitting (to convergence), or an estimate of them.
+        Whether refitting to convergence would give the same answers, or only similar ones.
     """
     if kind not in ("exact", "approximate"):
         raise ValueError(f"kind must be 'exact' or 'approximate', not {kind!r}.")

@@ -111,7 +111,7 @@ def _decisions(
 ) -> FloatArray:
     """Decision values of all rows for one problem; rows on a side of it are left out, others have side 0.
 
-    It is solved from the coefficients ``start``; those of liblinear are guessed from the fitted values.
+    The solver starts from the coefficients ``start``; for liblinear, from a guess by its fitted values.
     """
     inside = np.flatnonzero(sides)
     groups, _ = group_equal_rows(X[inside])
@@ -147,7 +147,7 @@ def _decisions(
 def _solve(
     dual: Dual, beta: FloatArray, guess: FloatArray | None = None, *, independent: bool = True
 ) -> Solution | None:
-    """The solution, followed from given coefficients, those of a related problem; None if that fails.
+    """Find the solution from the coefficients of a related problem; return None if that fails.
 
     ``guess`` may give approximate residuals; ``independent`` requires independent rows on the margin.
     """

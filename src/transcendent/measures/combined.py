@@ -31,9 +31,9 @@ class CombinedMeasure(Measure):
     weights : array of shape (members,) or None
         How much each member counts: equally if None.
     bag : {"class", "all"}
-        Among whose merged scores a new one is ranked. ``"class"``: those of calibration objects of the class
-        in question, so that p-values are valid for every class. ``"all"``: those of all calibration objects,
-        each for its own class; then p-values are valid for the classes together, rare classes have as fine
+        Which calibration objects a merged score is ranked among. ``"class"``: the objects of the class in
+        question, so that p-values are valid for every class. ``"all"``: all objects, each scored for its own
+        class; then p-values are valid for the classes together, rare classes have as fine
         steps as others, and one ranking of all objects, as under a budget, treats the classes alike.
     random_state : int, RandomState or None
         Seeds every member whose own ``random_state`` is None.

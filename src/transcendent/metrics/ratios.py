@@ -102,7 +102,7 @@ class _OfSubset(Metric):
 
     @property
     def higher_is_better(self) -> bool:
-        """Of the kept objects."""
+        """Whether it is about the kept objects, which should be answered well."""
         return self.of == "kept"
 
     def _chosen(self, kept: Tally, rejected: Tally) -> Tally:
@@ -118,7 +118,7 @@ class _SubsetRatio(_OfSubset, Ratio):
         """Numerator and denominator, from the counts alone."""
 
     def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
-        """Those of the subset."""
+        """Numerator and denominator for the chosen subset."""
         return self.ratio(self._chosen(kept, rejected))
 
 
@@ -130,7 +130,7 @@ class _OfClass(_SubsetRatio):
     of: Subset = "kept"
 
     def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:
-        """Those of the class."""
+        """Numerator and denominator for the positive class in the chosen subset."""
         position = position_of(self.pos_label, classes)
         if position is None:
             raise ValueError(
@@ -190,7 +190,7 @@ class Error(_SubsetRatio):
 
     @property
     def higher_is_better(self) -> bool:
-        """Of the rejected objects."""
+        """Whether it is about the rejected objects, which should hold the wrong answers."""
         return self.of == "rejected"
 
     @staticmethod

@@ -62,7 +62,7 @@ def backtest(
     Parameters
     ----------
     rejectors : rejector, list or dict of rejectors
-        Evaluators or baselines, unfitted; those given are not changed. In a dict the keys name them.
+        Unfitted evaluators or baselines. They are cloned, not changed. In a dict the keys name them.
     X, y, times : arrays of n rows
         The data: rows, labels, and when each was seen.
     train : time, (time, time) or bool array
@@ -81,8 +81,8 @@ def backtest(
     allow : collection of str
         Names of biases to ignore; see `find_biases`. The others are refused or warned about.
     unlabelled : {"refuse", "drop"}
-        What to do with rows whose label is missing (None, NaN, NA): an error, or leave them out. Those left
-        out are counted in the manifest.
+        What to do with rows whose label is missing (None, NaN, NA): an error, or leave them out. The
+        manifest counts the rows left out.
     folder : path or None
         Save progress here, so that the same call resumes an interrupted run. The finished result is saved
         here too.
@@ -168,7 +168,7 @@ class _Run:
     verbose: bool
 
     def fit(self, rejector: Any, labelled: IntArray) -> Any:
-        """A clone, fitted on the training rows and those of the labelled ones that can join them."""
+        """Fit a clone on the training rows and on the labelled rows that can join them."""
         train, times = self.split.train, in_order_of_time(self.split.times)
         rows = np.concatenate([train, joining(labelled, self.y, train)])
         rows = rows[np.argsort(times[rows], kind="stable")]
