@@ -57,7 +57,7 @@ def test_selecting_objects():
     assert some.labels.tolist() == ["spam", "spam"]
     assert some.votes.tolist() == [1, 6]
     assert some.p_values.shape == (2, 3)
-    assert repr(decisions()[2]).startswith("1 objects: 1 accepted")
+    assert repr(decisions()[2]).startswith("1 object: 1 accepted")
     assert decisions()[decisions().rejected].labels.tolist() == ["spam"]
 
 

@@ -1,6 +1,5 @@
 """The answers of a rejector: a label for every object, and whether to trust it."""
 
-import html
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self, runtime_checkable
 
@@ -8,7 +7,8 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
 from transcendent._utils.extras import extra
-from transcendent._utils.text import columns
+from transcendent._utils.tables import Table
+from transcendent._utils.text import columns, counted
 
 _MOST_SHOWN = 12
 
@@ -35,6 +35,8 @@ class Decisions:
         Cross-conformal only: how many folds both predict the label and accept it.
     ranked_by : {"credibility", "confidence"}
         Which of the two orders the objects from least to most trusted.
+    index : pandas.Index or None
+        The names of the rows, if they came in a pandas frame.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Decisions:
     p_values: FloatArray | None = None
     votes: IntArray | None = None
     ranked_by: Literal["credibility", "confidence"] = "credibility"
+    index: Any = None
 
     def __post_init__(self) -> None:
         for name, array in {**self.columns(), "classes": self.classes}.items():
@@ -71,7 +74,8 @@ class Decisions:
     def __getitem__(self, rows: Any) -> Self:
         """Return the decisions about some of the objects: a slice, a mask or positions."""
         rows = [rows] if isinstance(rows, int | np.integer) else rows
-        return replace(self, **{name: column[rows] for name, column in self.columns().items()})
+        index = None if self.index is None else self.index[rows]
+        return replace(self, **{name: column[rows] for name, column in self.columns().items()}, index=index)
 
     def columns(self) -> dict[str, AnyArray]:
         """Return the arrays with one entry or row per object, by name."""
@@ -144,8 +148,8 @@ class Decisions:
         return columns
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame, one row per object."""
-        return extra("pandas", "frames").DataFrame(self.to_dict())
+        """Return a pandas DataFrame, one row per object, with the index of the rows if they had one."""
+        return extra("pandas", "frames").DataFrame(self.to_dict(), index=self.index)
 
     def to_polars(self) -> Any:
         """Return a polars DataFrame, one row per object."""
@@ -161,14 +165,12 @@ class Decisions:
     def _repr_html_(self) -> str:
         head = ("predicted", "objects", "accepted", "rejected", "share rejected")
         summary = self.summary()
-        rows = [_html_row("th", head), *(_html_row("td", cells) for cells in _cells(summary))]
-        note = "".join(f"<p>{line}</p>" for line in _note(summary))
-        return f"<div><p><strong>{self._headline()}</strong></p><table>{''.join(rows)}</table>{note}</div>"
+        return Table(head, _cells(summary)).as_html(self._headline(), _note(summary))
 
     def _headline(self) -> str:
         n, kept = len(self), int(np.sum(self.accepted))
         share = f" ({self.rejection_rate:.1%})" if n else ""
-        return f"{n:,} objects: {kept:,} accepted, {n - kept:,} rejected{share}"
+        return f"{counted(n, 'object')}: {kept:,} accepted, {n - kept:,} rejected{share}"
 
 
 @runtime_checkable
@@ -185,6 +187,11 @@ class Rejector(Protocol):
     def decide(self, X: Any) -> Decisions:
         """Return labels, and which of them to accept."""
         ...
+
+
+def index_of(X: Any) -> Any:
+    """Return the index of a pandas frame or series, None of other rows."""
+    return X.index if hasattr(X, "iloc") else None
 
 
 def p_values_of(decisions: Decisions) -> FloatArray:
@@ -249,12 +256,6 @@ def budget_of(n: int, rate: float | None, count: int | None) -> int:
         f"a budget of {budget} cannot choose among {n} object(s): it is less than one, or leaves less than "
         "one. Give all objects of a period at once, or objects as they come to a StreamingBudget."
     )
-
-
-def _html_row(tag: str, cells: tuple[str, ...]) -> str:
-    first, *numbers = (html.escape(cell) for cell in cells)
-    aligned = "".join(f"<{tag} style='text-align:right;padding:0 0.6em'>{cell}</{tag}>" for cell in numbers)
-    return f"<tr><th style='text-align:left'>{first}</th>{aligned}</tr>"
 
 
 def _share(part: int, whole: int) -> str:

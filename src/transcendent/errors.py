@@ -32,6 +32,10 @@ class BatchError(TranscendentError):
     """A table was not decided completely; the message says why, and what to do."""
 
 
+class TableRefusedError(BatchError, ValueError):
+    """A table, or the folder for its decisions, cannot be used; the same call would be refused again."""
+
+
 class WorkerDiedError(TranscendentError, RuntimeError):
     """Worker processes were killed repeatedly."""
 

@@ -1,6 +1,7 @@
 """What the library looks up in a rejector, besides calling ``predict`` and ``decide``."""
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from transcendent._utils.arrays import AnyArray
@@ -18,6 +19,8 @@ class Traits:
         The number of columns it was fitted on.
     evolves : bool
         Whether it changes while it decides.
+    takes_labels : bool
+        Whether it judges scores, beside which it is given the detector's answers.
     rethresholds : bool
         Whether it can search new thresholds.
     has_p_values : bool
@@ -36,6 +39,7 @@ class Traits:
     feature_names: AnyArray | None
     n_features: int | None
     evolves: bool
+    takes_labels: bool
     rethresholds: bool
     has_p_values: bool
     detectors: list[Any]
@@ -55,6 +59,7 @@ class Traits:
             feature_names=getattr(rejector, "feature_names_in_", None),
             n_features=getattr(rejector, "n_features_in_", None),
             evolves=bool(getattr(rejector, "evolves", False)),
+            takes_labels="labels" in signature(getattr(rejector, "rejector", rejector).fit).parameters,
             rethresholds=hasattr(rejector, "rethreshold"),
             has_p_values=hasattr(inner, "predict_p") and inner is outer,
             detectors=_detectors(inner),
@@ -69,6 +74,13 @@ def adopt_input(rejector: Any, inner: Any) -> None:
     for name in ("classes_", "n_features_in_", "feature_names_in_"):
         if hasattr(inner, name):
             setattr(rejector, name, getattr(inner, name))
+
+
+def set_quorum(rejector: Any, quorum: int) -> None:
+    """Give a cross-conformal evaluator another quorum."""
+    if not hasattr(rejector, "quorum"):
+        raise ValueError(f"{type(rejector).__name__} has no quorum: only a CrossConformalEvaluator has.")
+    rejector.quorum = quorum
 
 
 def silence(rejector: Any) -> None:

@@ -90,6 +90,35 @@ def test_progress_is_shown_to_someone_who_watches(monkeypatch, capsys):
     assert "fitting folds: 100%" in shown
 
 
+def test_what_happens_once_says_nothing_about_the_time_left(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
+    with parallel.Progress("backtest", 100, verbose=True) as progress:
+        with progress.pause():
+            time.sleep(1.5)
+        progress.skip(60)
+        time.sleep(0.2)
+        progress.show(80)
+        said = progress._bar.format_dict
+    assert said["elapsed"] < 1
+    assert said["initial"] == 60
+
+
+def test_work_of_unknown_length_is_shown_with_its_time(monkeypatch, capsys):
+    with parallel.working("fitting", verbose=True):
+        pass
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with parallel.working("fitting", verbose=True):
+        pass
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(parallel.progress, "DELAY", 0.1)
+    with parallel.working("fitting", verbose=True):
+        time.sleep(1.3)
+    assert "fitting [00:01]" in capsys.readouterr().err
+    with pytest.raises(KeyError), parallel.working("fitting", verbose=True):
+        raise KeyError
+
+
 def test_progress_can_be_silenced_and_stays_out_of_pipes_and_short_work(monkeypatch, capsys):
     tasks = [(0.01,)] * 3
     parallel.run(time.sleep, tasks, total=3, label="x", verbose=True)
@@ -245,11 +274,11 @@ def test_progress_on_every_backend(backend, monkeypatch, capsys, request):
 
 
 INTERRUPTED = """
-import sys, time
+import os, time
 from transcendent._utils import parallel
 
 def work(i):
-    print("started", flush=True)
+    os.write(1, b"started\\n")  # in one piece, whichever worker is first
     time.sleep(60)
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import sys
+import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -650,6 +651,14 @@ class TestWhatCannotBeSaved:
         ice = InductiveEvaluator(LogisticRegression(), measure=Probability()).fit(X, y)
         ice.note = measure
         with pytest.raises(ArtifactError, match="cannot be saved"):
+            save(ice, tmp_path / "x")
+
+    def test_something_that_lives_in_this_process_only(self, tmp_path):
+        ice = InductiveEvaluator(LogisticRegression(), random_state=0).fit(X, y)
+        ice.estimator_.lock = threading.Lock()
+        with pytest.raises(
+            ArtifactError, match="cannot be saved: it holds something that lives in this process"
+        ):
             save(ice, tmp_path / "x")
 
     def test_a_key_that_is_true_or_false(self, tmp_path):

@@ -52,7 +52,7 @@ EVALUATORS = {
     "approx-TCE": lambda pair: TransductiveEvaluator(pair[1], measure=pair[0], cv=3, random_state=0),
     "TCE": lambda pair: TransductiveEvaluator(pair[1], measure=pair[0], cv="loo", random_state=0),
 }
-REFITTED_QUICKLY = 60  # rows; of the detectors without a shortcut, leave-one-out is a loop of refits
+REFITTED_QUICKLY = 36  # rows; of the detectors without a shortcut, leave-one-out is a loop of refits
 COLUMNS = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
 FRESH_PROCESS = (
     f"COLUMNS = {COLUMNS!r}"

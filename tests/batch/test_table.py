@@ -477,7 +477,7 @@ def test_progress_tells_speed_share_and_time(ice, table, tmp_path, monkeypatch, 
     monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
     decide(ice, table, tmp_path / "out", verbose=True)
     said = capsys.readouterr().err
-    assert re.search(r"deciding: 100%\|.* 4000/4000 \[.* rows/s, [\d.]+% rejected\]", said)
+    assert re.search(r"deciding: 100%\|.* 4000/4000 \[.*row/s, [\d.]+% rejected\]", said)
 
 
 def test_an_empty_table(ice, tmp_path):

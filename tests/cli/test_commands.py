@@ -348,7 +348,7 @@ class TestDecideInParts:
             (["nothing.parquet"], 2, "there is no file nothing.parquet"),
             (["table", "-o", "out", "--scheduler", "tcp://127.0.0.1:1"], 10, "there is no Dask scheduler"),
             (["table", "-o", "out", "--id", "sha"], 4, "no column 'sha'"),
-            (["s3", "-o", "out", "-w", "1"], 10, "does not exist"),
+            (["s3", "-o", "out", "-w", "1"], 4, "does not exist"),
         ],
     )
     def test_mistakes(self, folder, table, tmp_path, arguments, code, said):
@@ -533,6 +533,14 @@ class TestBacktest:
 
     def test_the_default_folder_and_the_report(self, folder):
         assert "kept in experiment" in run("backtest", "experiment.toml", cwd=folder).stdout
+        again = run("backtest", "experiment.toml", cwd=folder).stdout
+        assert re.search("read from experiment, where it finished 20.*; --fresh runs it again", again)
+        changed = TOML.replace("C = 0.1", "C = 1")
+        (folder / "changed.toml").write_text(changed)
+        refused = run("backtest", "changed.toml", "-o", "experiment", cwd=folder, code=4).stderr
+        assert "replace it: fresh=True, or --fresh" in refused
+        fresh = run("backtest", "changed.toml", "-o", "experiment", "--fresh", "--json", cwd=folder)
+        assert not json.loads(fresh.stdout)["read"]
         said = run_process("report", cwd=folder).stdout
         page = folder / "experiment/report.html"
         assert str(page.relative_to(folder)) in said
@@ -545,7 +553,7 @@ class TestBacktest:
         assert "no finished backtest" in run("report", cwd=tmp_path, code=4).stderr
         assert "there is no folder nowhere" in run("report", "nowhere", cwd=tmp_path, code=4).stderr
 
-    def test_ctrl_c_and_on_from_there(self, folder, tmp_path):
+    def test_ctrl_c_and_on_from_there(self, folder, tmp_path, monkeypatch):
         slow = TOML.replace(
             "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 40\n[retrain]\nlabels = 20"
         )
@@ -564,10 +572,13 @@ class TestBacktest:
             f"interrupted. What is done is kept in {tmp_path / 'b'}; the same command resumes from there."
         )
         assert "Traceback" not in said
-        done = {path.name: path.stat().st_mtime_ns for path in checkpoints.glob("*.npz")}
-        assert 3 <= len(done) < 21
+        done, written = len(list(checkpoints.glob("*.npz"))), []
+        assert 3 <= done < 21
+        module = sys.modules["transcendent.temporal.backtest"]
+        monkeypatch.setattr(module, "write_period", lambda *given: written.append(given[1:3]))
         resumed = json.loads(run(*command[1:], "--json", cwd=folder).stdout)
-        assert all((checkpoints / name).stat().st_mtime_ns == at for name, at in done.items())
+        assert len(written) == 21 - done
+        assert not checkpoints.exists()
         anew = json.loads(run(*command[1:3], "-o", tmp_path / "c", "--json", cwd=folder).stdout)
         assert resumed["summary"] == anew["summary"]
 

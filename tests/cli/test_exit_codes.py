@@ -5,6 +5,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,6 +58,9 @@ def made(tmp_path_factory):
         (folder / name).with_suffix(".toml").write_text(TOML.replace("x.csv", name))
     (folder / "numbered.toml").write_text(TOML.replace('"t"', '"n"'))
     (folder / "folder").mkdir()
+    frame.to_parquet(folder / "x.parquet")
+    (folder / "taken").mkdir()
+    (folder / "taken/notes.txt").write_text("of somebody")
     return folder
 
 
@@ -98,7 +102,7 @@ def run(made, monkeypatch):
         (4, "report folder"),
         (4, "fit undated.toml -o x.transcendent"),
         (4, "backtest undated.toml"),
-        (4, "data undated.toml"),
+        (0, "data undated.toml"),
         (4, "fit numbered.toml -o x.transcendent"),
         (4, "fit text.toml -o x.transcendent"),
         (4, "backtest dates.toml"),
@@ -114,7 +118,8 @@ def run(made, monkeypatch):
         (7, "thresholds ok.transcendent --out nowhere/x.transcendent"),
         (7, "backtest ok.toml --out junk"),
         (9, "data biased.csv --time t --label y --train 2024-03"),
-        (10, "decide ok.transcendent folder --out decided"),
+        (4, "decide ok.transcendent folder --out decided"),
+        (4, "decide ok.transcendent x.parquet --workers 1 --out taken"),
     ],
 )
 def test_each_failure_has_its_code(run, code, line):
@@ -128,9 +133,15 @@ def test_each_failure_has_its_code(run, code, line):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("fit undated.toml -o x.transcendent", "undated.csv: times given as text must be ISO dates"),
+        (
+            "fit undated.toml -o x.transcendent",
+            "undated.csv cannot be fitted as it is:\n  t  row 0 of 600 has no date: 'soon'",
+        ),
         ("fit numbered.toml -o x.transcendent", 'x.csv: the times are numbers, not dates .* period = "none"'),
-        ("fit text.toml -o x.transcendent", r"text.csv: the columns \['b'\] hold no numbers"),
+        (
+            "fit text.toml -o x.transcendent",
+            "text.csv cannot be fitted as it is:\n  b  row 0 of 600 has no number: 'seven'",
+        ),
         ("decide ok.transcendent dates.parquet", r"dates.parquet: the columns \['b'\] hold no numbers"),
         ("decide ok.transcendent text.csv", r"text.csv: .* 'seven'\nIt is in row 0, column 1 \('b'\)"),
     ],
@@ -139,13 +150,19 @@ def test_bad_data_is_named_by_its_file(run, line, said):
     assert re.search(said, run(line).stderr)
 
 
+def test_a_table_that_is_not_decided_to_its_end(run):
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
+        done = run("decide ok.transcendent x.parquet --scheduler tcp://127.0.0.1:1 --out decided")
+    assert ("there is no Dask scheduler" in done.stderr, done.exit_code) == (True, 10)
+
+
 def test_a_row_is_named_by_its_place_in_the_file(run, made):
     frame = pd.read_csv("x.csv")
     frame.loc[[40, 590], "b"] = np.nan
     frame[::-1].to_csv("holes.csv", index=False)
     Path("holes.toml").write_text(TOML.replace("x.csv", "holes.csv"))
     for line in ("fit holes.toml -o x.transcendent", "backtest holes.toml"):
-        assert "NaN.\nThe first of 2 is in row 9, column 1 ('b')." in run(line).stderr
+        assert "  b  no value in 2 of 600 rows, the first is row 9" in run(line).stderr
 
 
 def test_a_missing_dependency_and_an_interruption_and_a_defect(run, monkeypatch):

@@ -9,9 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
+from transcendent._utils.arrays import missing_rows
 from transcendent.cli.describing import describe_file
 from transcendent.cli.experiment import Experiment
 from transcendent.cli.settings import SettingsError
+from transcendent.cli.survey import Takes, find_problems
 from transcendent.cli.tables import ColumnError, Columns, read_objects
 
 
@@ -36,7 +38,6 @@ def test_labels_of_every_kind(tmp_path):
         (b"a,y\n", "has no rows"),
         (b"", "is empty"),
         (b"\na,y\n1,b\n", "is empty, or its first line is"),
-        (b"a,y\n1,b\n2,\n", "1 of 2 rows have no label, the first is row 1. Take them out of the file, or"),
         (b"a,y\n1,b,5\n", "line 2: 3 values for the 2 columns of the header"),
         (b"a,y\n1,b\n\n2,c,5\n", "line 4: 3 values for the 2 columns"),
         (b'a,y\n"1\n",b\n2\n', "line 4: 1 values for the 2 columns"),
@@ -81,8 +82,7 @@ def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
     (tmp_path / "y.csv").write_text("sha,a\nx,1\n,2\n")
     np.savez(tmp_path / "y.npz", X=np.eye(2), sha=[1, np.nan])
     for name in ("y.csv", "y.npz"):
-        with pytest.raises(ValueError, match="1 of 2 rows have no 'sha'"):
-            read_objects(tmp_path / name, Columns(id="sha"))
+        assert missing_rows(read_objects(tmp_path / name, Columns(id="sha")).ids).tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,9 @@ def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
         (["True", "", "False"], [True, None, False]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.* rows have no label")
 def test_a_label_that_reads_like_a_missing_value_is_one_among_numbers_alone(tmp_path, written, read):
     (tmp_path / "x.csv").write_text("y,a\n" + "".join(f"{label},1\n" for label in written))
-    found = read_objects(tmp_path / "x.csv", Columns(label="y", unlabelled="drop"))
+    found = read_objects(tmp_path / "x.csv", Columns(label="y"))
     assert found.y.tolist() == read
     assert len(found.with_labels()) == len(read) - read.count(None)
 
@@ -138,14 +137,8 @@ def test_times_of_eight_digits_are_days_not_numbers(tmp_path, written, read):
     assert read_objects(tmp_path / "x.csv", Columns(time="t")).times.tolist() == read
 
 
-def test_a_time_that_is_missing_is_refused(tmp_path):
-    (tmp_path / "x.csv").write_text("a,t\n1,2024-09-01\n1,\n")
-    with pytest.raises(ValueError, match="1 of 2 rows have no 't'"):
-        read_objects(tmp_path / "x.csv", Columns(time="t"))
-
-
 @pytest.mark.parametrize("kind", ["text", "whole", "real", "Int64", "category", "npz", "libsvm"])
-def test_rows_without_a_label_are_refused_or_dropped(tmp_path, kind):
+def test_rows_without_a_label_are_read_and_reported(tmp_path, kind):
     column = {"text": ["b", None, "c"], "real": [0.5, None, 1.5]}.get(kind, [0, None, 1])
     path = tmp_path / {"npz": "x.npz", "libsvm": "x.svm", "text": "x.csv", "whole": "x.csv"}.get(
         kind, "x.parquet"
@@ -158,10 +151,10 @@ def test_rows_without_a_label_are_refused_or_dropped(tmp_path, kind):
         labels = pd.Series(column, dtype=kind if kind in ("Int64", "category") else None)
         frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": labels})
         frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
-    with pytest.raises(ValueError, match=r'1 of 3 rows have no label, .* unlabelled = "drop" under \[data\]'):
-        read_objects(path, Columns(label="y"))
-    with pytest.warns(UserWarning, match="1 of 3 rows have no label, the first is row 1; they are left out"):
-        found = read_objects(path, Columns(label="y", unlabelled="drop"))
+    found = read_objects(path, Columns(label="y"))
+    (problem,) = find_problems(found, Columns(label="y"), Takes(), dates=True)
+    assert problem == (["y"], "row 1 of 3 has no label", ['unlabelled = "drop" under [data] leaves them out'])
+    assert not find_problems(found, Columns(label="y"), Takes(unlabelled=True), dates=True)
     assert found.y.tolist() == column
     assert found.with_labels().y.tolist() == [label for label in column if label is not None]
     assert found.with_labels().y.dtype.kind == {"text": "U", "real": "f"}.get(kind, "i")
@@ -189,10 +182,8 @@ def test_an_experiment_drops_rows_without_a_label(tmp_path):
     assert result.classes.tolist() == [0, 1]
     assert result.manifest["unlabelled"] == 2
     assert experiment.fit(None, None)[1].classes_.tolist() == [0, 1]
-    with pytest.warns(UserWarning, match="2 of 300"):
-        assert (
-            describe_file(tmp_path / "drop.toml", columns=Columns(), train=None, period="")["unlabelled"] == 2
-        )
+    found = describe_file(tmp_path / "drop.toml", columns=Columns(), train=None, period="")
+    assert (found["left_out"], found["problems"]) == (2, [])
     with pytest.raises(ValueError, match="2 of 300 rows have no label"):
         Experiment.read(tmp_path / "refuse.toml").fit(None, None)
     with pytest.raises(SettingsError, match='line 5: unlabelled is "refuse" or "drop"'):
@@ -360,3 +351,10 @@ def test_periods_may_have_names(tmp_path, chronological):
     experiment = Experiment.read(tmp_path / "e.toml")
     assert experiment.backtest(tmp_path / "out", None).periods == ("w04", "w05")
     assert experiment.fit(None, None)[2].period() == ("w00", "w03")
+
+
+def test_an_index_with_a_name_is_a_column_and_names_are_text(tmp_path):
+    frame = pd.DataFrame({0: [1.0, 2.0], 1: ["a", "b"]}, index=pd.Index(["x", "y"], name="sha"))
+    frame.to_parquet(tmp_path / "x.parquet")
+    found = read_objects(tmp_path / "x.parquet", Columns(label="1", id="sha"))
+    assert (found.y.tolist(), found.ids.tolist(), list(found.X.columns)) == (["a", "b"], ["x", "y"], ["0"])

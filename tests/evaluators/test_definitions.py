@@ -144,6 +144,17 @@ def test_default_quorum_is_a_strict_majority_and_larger_ones_never_accept_more()
                 cce.decide(new, quorum=quorum)
 
 
+def test_a_quorum_of_its_own_is_used_unless_another_is_given():
+    X, y = data(300)
+    new = data(300, seed=1)[0]
+    strict = CrossConformalEvaluator(LogisticRegression(), cv=5, quorum=5, random_state=0).fit(X, y)
+    votes = strict.decide(new).votes
+    assert strict.decide(new).accepted.tolist() == (votes >= 5).tolist()
+    assert strict.decide(new, quorum=2).accepted.tolist() == (votes >= 2).tolist()
+    with pytest.raises(ValueError, match="quorum=6 must be an integer between 1 and the 5 folds"):
+        CrossConformalEvaluator(LogisticRegression(), cv=5, quorum=6).fit(X, y)
+
+
 @pytest.mark.parametrize("k", [6, 7, 9, 10, 11])
 def test_mean_p_values_of_folds_that_agree_on_one_are_one(k):
     X, y = data(300)

@@ -24,10 +24,12 @@ from xgboost import XGBClassifier
 from transcendent import (
     CrossConformalEvaluator,
     InductiveEvaluator,
+    RejectionBudget,
     Rejector,
     ScoreEvaluator,
     TransductiveEvaluator,
 )
+from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.errors import CalibrationWarning
 from transcendent.measures import CentroidDistance, NeighbourRatio, Probability
 
@@ -293,3 +295,45 @@ def test_scores_alone_give_what_the_detector_gives():
     assert ours.accepted.tolist() == theirs.accepted.tolist()
     assert ours.p_values.tolist() == theirs.p_values.tolist() == vendor.predict_p(scores[400:]).tolist()
     assert vendor.thresholds_.tolist() == ice.thresholds_.tolist()
+
+
+@pytest.mark.parametrize(
+    "rejector",
+    [
+        *(make(LogisticRegression()) for make in EVALUATORS.values()),
+        ProbabilityThresholds(LogisticRegression(), random_state=0),
+        CPReject(LogisticRegression(), random_state=0),
+        DroidEvolver(buffer_size=50, random_state=0),
+        RejectionBudget(EVALUATORS["ICE"](LogisticRegression()), rate=0.1),
+    ],
+    ids=lambda rejector: type(rejector).__name__,
+)
+def test_the_index_of_a_frame_is_kept(rejector):
+    X, y = make_classification(400, random_state=0)
+    frame = pd.DataFrame(X, index=[f"object {i}" for i in range(400)])
+    decisions = rejector.fit(frame[:300], y[:300]).decide(frame[300:])
+    assert decisions.to_pandas().index.tolist() == frame.index[300:].tolist()
+    assert (
+        decisions[decisions.rejected].to_pandas().index.tolist()
+        == frame.index[300:][decisions.rejected].tolist()
+    )
+    assert rejector.decide(X[300:]).index is None
+
+
+class Foreign:
+    def predict(self, rows):
+        return np.zeros(len(rows))
+
+
+@pytest.mark.parametrize("make", EVALUATORS.values(), ids=EVALUATORS)
+@pytest.mark.parametrize("detector", [Foreign(), "svm", len])
+def test_what_is_no_classifier_is_refused_in_one_sentence_with_a_recipe(make, detector):
+    X, y = make_classification(100, random_state=0)
+    with pytest.raises(
+        TypeError, match=r"it has no fit\. .*ScoreEvaluator\(\)\.fit\(scores, y, labels\)"
+    ) as caught:
+        make(detector).fit(X, y)
+    assert "__" not in str(caught.value)
+    assert len(str(caught.value)) < 320
+    with pytest.raises(TypeError, match=r"give an instance, LinearSVC\(\)"):
+        make(LinearSVC).fit(X, y)

@@ -20,9 +20,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from xgboost import XGBClassifier
 
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, ScoreEvaluator, TransductiveEvaluator
+from transcendent._utils import parallel
 from transcendent.errors import MeasureError
 from transcendent.judging.calibration import Calibration
 from transcendent.judging.merging import Merging
@@ -306,6 +308,14 @@ def test_a_second_opinion_is_the_others_measure(other, n_classes):
     np.testing.assert_allclose(scores, -p, atol=1e-6)
 
 
+class Counting(GaussianNB):
+    """Notes how many threads OpenMP had while it was fitted."""
+
+    def fit(self, X, y):
+        self.threads_ = _openmp_effective_n_threads()
+        return super().fit(X, y)
+
+
 class TestPreset:
     def test_judges_any_detector_from_sparse_rows(self):
         X, y = data()
@@ -330,6 +340,16 @@ class TestPreset:
         dense = DenseColumns(100).fit(X + telling, y)
         assert dense.transform(X + telling).shape == (300, 100)
         assert set(dense.columns_[-2:]) == {999_998, 999_999}
+
+    @pytest.mark.parametrize(("n_jobs", "threads"), [(None, 1), (2, 2)])
+    def test_its_models_keep_to_the_threads_they_are_given(self, n_jobs, threads):
+        X, y = data()
+        with parallel.openmp_threads(3):
+            for opinion in drift_measure(n_jobs=n_jobs, random_state=0).measures:
+                opinion.set_params(estimator=Counting()).fit(LinearSVC().fit(X, y), X, y)
+                assert opinion.estimator_.threads_ == threads
+            free = SecondOpinion(Counting()).fit(LinearSVC().fit(X, y), X, y)
+            assert free.estimator_.threads_ == _openmp_effective_n_threads() >= 2
 
     def test_has_room_for_missing_values(self):
         X, y = data()

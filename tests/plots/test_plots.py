@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -169,6 +170,34 @@ def test_performance_by_hand(result):
     there = ~np.isnan(display.kept)
     assert (low[there] <= high[there]).all()
     assert np.isnan(low[~there]).all()
+
+
+def test_periods_whose_neighbours_are_undefined_are_drawn_as_points(result):
+    whole = PerformanceDisplay.from_backtest(result, "ICE", intervals=True)
+    n = np.nan
+    values = np.array([0.9, n, 0.8, n, 0.7, 0.6, n, 0.5])
+    display = replace(
+        whole, kept=values, baseline=values / 2, interval=np.array([values - 0.1, values + 0.1])
+    )
+    upper, _ = display.plot().axes_
+    (points,) = [line for line in upper.lines if line.get_marker() == "_"]
+    np.testing.assert_array_equal(points.get_xdata(), [0, 2, 7])
+    np.testing.assert_array_equal(points.get_ydata(), [0.45, 0.4, 0.25])
+    shades = upper.collections[-1].get_segments()
+    np.testing.assert_allclose(shades, [[[i, values[i] - 0.1], [i, values[i] + 0.1]] for i in (0, 2, 7)])
+    one = replace(whole, periods=whole.periods[:1], kept=values[:1], baseline=values[:1], interval=None)
+    one = replace(one, rejected=values[:1], rejection_rate=values[:1], class_rejection_rate=np.ones((2, 1)))
+    assert one.plot().axes_[0].lines[-2].get_ydata().tolist() == [0.9]
+
+
+def test_bars_have_the_height_of_what_is_rejected(result):
+    display = PerformanceDisplay.from_backtest(result, "ICE").plot()
+    bars = [path.vertices for path in display.axes_[1].collections[0].get_paths()]
+    there = np.flatnonzero(~np.isnan(display.rejection_rate))
+    assert len(bars) == len(there) < len(result.periods)
+    for i, bar in zip(there, bars, strict=True):
+        assert (bar[:, 0].min(), bar[:, 0].max()) == pytest.approx((i - 0.4, i + 0.4))
+        assert (bar[:, 1].min(), bar[:, 1].max()) == pytest.approx((0, display.rejection_rate[i]))
 
 
 def test_performance_as_drawn(result):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from functools import partialmethod
 from html import escape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -206,6 +207,55 @@ def _fail(*_):
     raise OSError("no space")
 
 
+def test_writing_the_page_is_shown_to_someone_who_watches(tmp_path, monkeypatch, capsys):
+    small = random_backtest(300, 3)
+    write_report(small, tmp_path / "page.html")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr("transcendent._utils.parallel.progress.DELAY", 0.0)
+    write_report(small, tmp_path / "page.html", verbose=False)
+    assert capsys.readouterr().err == ""
+    write_report(small, tmp_path / "page.html")
+    assert "writing the page [" in capsys.readouterr().err
+
+
+def test_abbreviations_are_spelled_out_before_the_figures(page):
+    text = Page(page).text
+    for term in ("ICE : inductive", "CCE : cross-conformal", "F1 : harmonic mean", "AURC : area under"):
+        assert text.index("of the errors caught") < text.index(term) < text.index("Over time")
+    assert "TCE" not in text
+    named = random_backtest(rejectors=("approx-TCE", "ICE cream", "DICE"), pos_label="malware")
+    named.manifest["rejectors"] = {"ICE cream": "CPReject()"}
+    terms = re.findall(r"<dfn>(.*?)</dfn>: (.*?)\.", render_report(named))
+    assert [term for term, _ in terms] == ["TCE", "F1", "AURC"]
+    assert "for class malware" in terms[1][1]
+
+
+def test_classes_never_seen_in_training_are_marked():
+    names = [f"family {i:03}" for i in range(30)]
+    result = random_backtest(4000, classes=names, new_classes=[names[3], names[29]])
+    (answer,) = result.answers.values()
+    y = np.where(np.isin(result.y, names[20:]), names[3], result.y)
+    y[: len(names)] = names  # of these, ten are too rare to have a row of their own
+    page = render_report(replace(result, y=y, answers={"ICE": answer}))
+    assert re.findall(r'<th scope="row">([^<]*) <span class="new">new</span></th>', page) == [names[3]]
+    assert "30 classes, 2 of them new after training" in page
+    assert "so every answer about it is wrong (2 of 30 classes)." in page
+    without = render_report(random_backtest(classes=names))
+    assert "new after training" not in without
+    assert '<span class="new">' not in without
+
+
+def test_new_classes_of_a_real_backtest_are_marked_as_its_labels_are(tmp_path):
+    rng = np.random.default_rng(0)
+    month, y = np.repeat(np.arange(8), 150), rng.integers(2, size=1200)
+    y[(month > 5) & (rng.random(1200) < 0.3)] = 7
+    rows, times = rng.normal(size=(1200, 3)) + y[:, None], np.datetime64("2020-01") + month
+    given = {"train": "2020-05", "allow": ("few_positives", "class_windows"), "folder": tmp_path}
+    result = backtest(InductiveEvaluator(LogisticRegression()), rows, y, times, **given)
+    for one in (result, Backtest.load(tmp_path)):
+        assert re.findall(r'<th scope="row">([^<]*) <span class="new">', render_report(one)) == ["7"]
+
+
 def test_a_title_of_ones_own():
     page = render_report(random_backtest(), title="Spam filter, 2020")
     assert "<title>Spam filter, 2020</title>" in page
@@ -342,16 +392,18 @@ def test_many_periods_are_merged_and_this_is_said():
     assert "in 400 months" in text
 
 
-@pytest.mark.slow
-def test_the_page_stays_small_whatever_the_data():
-    classes = [f"<{i:03}" + 'ä&"<' * 60 + f"{i:03}>" for i in range(150)]
-    rejectors = [f"{i} " + "<x>" * 200 + f"{i}" for i in range(8)]
-    result = random_backtest(20_000, 1_000, classes=classes, rejectors=rejectors)
-    result.manifest.update({"rejectors": dict.fromkeys(rejectors, "<" * 10**6), "biases": {"x": "<" * 10**5}})
-    result = replace(result, periods=tuple(f"{i:05}" + "long" * 40 for i in range(1_000)))
-    assert len(render_report(result).encode()) < 3_000_000
-    few = random_backtest(20_000, 1_000, classes=classes[:4], rejectors=rejectors)
-    assert len(render_report(few).encode()) < 3_000_000
+@pytest.mark.parametrize(("periods", "classes", "rejectors", "svgs"), [(160, 4, 9, 18), (1_000, 150, 1, 4)])
+def test_the_page_stays_small_whatever_the_data(periods, classes, rejectors, svgs, monkeypatch):
+    """With the most that is drawn in one figure, and the most figures; and with much that is not drawn."""
+    rough = partialmethod(Backtest.intervals, n_resamples=20)  # as large when drawn, and quicker
+    monkeypatch.setattr(Backtest, "intervals", rough)
+    names = [f"<{i:03}" + 'ä&"<' * 60 + f"{i:03}>" for i in range(150)]
+    result = random_backtest(3_000, periods, classes=names[:classes], rejectors=names[:rejectors])
+    result.manifest.update(rejectors=dict.fromkeys(names, "<" * 10**5), biases={"x": "<" * 10**5})
+    result = replace(result, periods=tuple(f"{i:05}" + "long" * 40 for i in range(periods)))
+    page = render_report(result)
+    assert page.count("<svg") == svgs
+    assert len(page.encode()) < 3_000_000
 
 
 def test_what_is_missing_is_named(monkeypatch):

@@ -5,13 +5,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from functools import partial
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
@@ -19,7 +22,14 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import LinearSVC
 
-from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, ScoreEvaluator
+from transcendent import (
+    CrossConformalEvaluator,
+    ExactSearch,
+    InductiveEvaluator,
+    RejectionBudget,
+    ScoreEvaluator,
+    StreamingBudget,
+)
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
@@ -189,6 +199,20 @@ def test_saved_and_loaded(result, tmp_path):
     assert pq.read_table(tmp_path / "run/table.parquet").num_rows == 72
 
 
+def test_the_version_of_the_detectors_library_is_in_the_manifest():
+    forest = InductiveEvaluator(LGBMClassifier(n_estimators=5, verbose=-1))
+    manifest = backtest(forest, X, Y, TIMES, train=TRAIN).manifest
+    assert manifest["versions"]["lightgbm"] == lightgbm.__version__
+
+
+def test_classes_that_no_training_row_had_are_in_the_manifest(tmp_path):
+    y = np.where((np.datetime64("2021-08") <= TIMES) & (X[:, 3] > 1), 2, Y)
+    ice = InductiveEvaluator(LinearSVC())
+    found = backtest(ice, X, y, TIMES, train=TRAIN, folder=tmp_path)
+    assert found.manifest["new_classes"] == Backtest.load(tmp_path).manifest["new_classes"] == [2]
+    assert backtest(ice, X, Y, TIMES, train=TRAIN).manifest["new_classes"] == []
+
+
 def test_in_parallel_it_is_the_same(result):
     columns_equal(backtest(rejectors(), X, Y, TIMES, train=TRAIN, n_jobs=2).table, result.table)
 
@@ -326,7 +350,7 @@ def test_seeds_of_everything_random_are_set():
         ([InductiveEvaluator(LinearSVC())] * 2, ValueError, "a dict that names them"),
         ({1: CPReject(LinearSVC()), "1": CPReject(LinearSVC())}, ValueError, "have one name"),
         ({"class": InductiveEvaluator}, TypeError, "class is not a rejector"),
-        ({"vendor": ScoreEvaluator()}, TypeError, "vendor is not a rejector"),
+        ({"vendor": ScoreEvaluator()}, TypeError, "vendor judges scores"),
         ([("ICE", InductiveEvaluator(LinearSVC()))], TypeError, "given as a dict"),
         ({"svm": LinearSVC()}, TypeError, "svm is not a rejector"),
         ({"none": None}, TypeError, "none is not a rejector"),
@@ -422,7 +446,6 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
                 random_state=given["random_state"],
                 folder=tmp_path / "run",
             )
-    (tmp_path / "run/manifest.json").unlink()
     with pytest.raises(ValueError, match="holds another backtest: rejectors: ICE was"):
         backtest(
             {"ICE": InductiveEvaluator(LinearSVC(C=2))}, X, Y, TIMES, train=TRAIN, folder=tmp_path / "run"
@@ -467,15 +490,111 @@ def test_changed_code_of_ones_own_is_another_run(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 cut off"], ids=["empty", "cut off"])
-def test_a_damaged_checkpoint_is_decided_again(tmp_path, result, damage):
-    backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path)
-    (tmp_path / "manifest.json").unlink()
+def test_a_damaged_checkpoint_is_decided_again(tmp_path, damage):
+    def run(stop=100, **given):
+        StopsAfter.left = stop
+        stops = {"ICE": InductiveEvaluator(LinearSVC()), "stops": StopsAfter(LinearSVC())}
+        return backtest(stops, X, Y, TIMES, train=TRAIN, **given)
+
+    with pytest.raises(InterruptedRunError):
+        run(3, folder=tmp_path)
     for file in tmp_path.glob("checkpoints/*00002.npz"):
         file.write_bytes(damage)
-    columns_equal(backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path).table, result.table)
+    whole = run()
+    columns_equal(run(folder=tmp_path).table, whole.table)
+    assert not (tmp_path / "checkpoints").exists()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(ValueError, match="cannot be read; delete"):
-        backtest(rejectors(), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    with pytest.raises(ValueError, match=r"cannot be read\. Give another folder, or replace it: fresh=True"):
+        run(folder=tmp_path)
+    columns_equal(run(folder=tmp_path, fresh=True).table, whole.table)
+
+
+def test_a_run_that_failed_before_its_first_period_blocks_nothing(tmp_path):
+    StopsAfter.left = 0
+    with pytest.raises(InterruptedRunError):
+        backtest(StopsAfter(LinearSVC()), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    backtest(InductiveEvaluator(LinearSVC()), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+
+
+def test_fresh_removes_another_run_and_nothing_else(tmp_path):
+    ice = InductiveEvaluator(LinearSVC())
+    (tmp_path / "notes.txt").write_text("mine")
+    StopsAfter.left = 2
+    with pytest.raises(InterruptedRunError):
+        backtest(StopsAfter(LinearSVC()), X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    with pytest.raises(ValueError, match="holds another backtest"):
+        backtest(ice, X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    first = backtest(ice, X, Y, TIMES, train=TRAIN, folder=tmp_path, fresh=True)
+    assert backtest(ice, X, Y, TIMES, train=TRAIN, folder=tmp_path).manifest == first.manifest
+    backtest(ice, X, Y, TIMES, train=TRAIN, period="week", folder=tmp_path, fresh=True)
+    assert Backtest.load(tmp_path).manifest["period"] == "week"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("decisions.parquet", "manifest.json", "notes.txt", "table.parquet")
+    ]
+
+
+def test_a_folder_with_files_of_others_is_left_alone(tmp_path):
+    ice = InductiveEvaluator(LinearSVC())
+    for name in ("checkpoints/model.pt", "table.parquet", "manifest.json"):
+        place = tmp_path / name.replace("/", "-")
+        (place / name).parent.mkdir(parents=True)
+        (place / name).write_text("[1]")
+        for fresh in (False, True):
+            with pytest.raises(ValueError, match="which no backtest wrote"):
+                backtest(ice, X, Y, TIMES, train=TRAIN, folder=place, fresh=fresh)
+        assert [path for path in place.rglob("*") if path.is_file()] == [place / name]
+
+
+def test_fresh_removes_nothing_if_the_run_is_refused(tmp_path):
+    ice = InductiveEvaluator(LinearSVC())
+    backtest(ice, X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    unknown = InductiveEvaluator(LinearSVC(), measure=lambda detector, rows: np.zeros((len(rows), 2)))
+    with pytest.raises(ValueError, match="cannot be told from another"):
+        backtest(unknown, X, Y, TIMES, train=TRAIN, folder=tmp_path, fresh=True)
+    assert Backtest.load(tmp_path).summary()
+
+
+def test_other_names_widths_and_dropped_rows_are_other_data(tmp_path):
+    frame, sparse, twice = pd.DataFrame(X, columns=list("abcdef")), sp.csr_matrix(X), X.copy()
+    twice[1], labels = twice[0], np.where(np.arange(len(Y)) < 2, Y[0], Y).astype(float)
+    missing = [np.where(np.arange(len(Y)) == row, np.nan, labels) for row in (0, 1)]
+    given = [
+        ((frame, Y), (frame.rename(columns={"a": "d", "d": "a"}), Y)),
+        ((sparse, Y), (sp.hstack([sparse, sp.csr_matrix((len(Y), 3))]).tocsr(), Y)),
+        ((twice, missing[0]), (twice, missing[1])),
+    ]
+    ice = InductiveEvaluator(LinearSVC())
+    for i, (one, other) in enumerate(given):
+        run = partial(backtest, ice, times=TIMES, train=TRAIN, unlabelled="drop", folder=tmp_path / str(i))
+        run(*one)
+        with pytest.raises(ValueError, match="the data are not the same"):
+            run(*other)
+
+
+def test_scores_over_time_are_judged_as_the_detector_that_gave_them():
+    """A frozen detector's scores, judged, give the decisions of the evaluator around it."""
+    first = np.datetime64("2021-03") > TIMES
+    detector = LinearSVC(random_state=0).fit(X[first], Y[first])
+    values, answers = detector.decision_function(X), detector.predict(X)
+    scores = np.column_stack([values, -values])
+    frozen = {
+        "frozen": InductiveEvaluator(FrozenEstimator(detector)),
+        "held": RejectionBudget(InductiveEvaluator(FrozenEstimator(detector)), rate=0.1),
+    }
+    judges = {"frozen": ScoreEvaluator(), "held": RejectionBudget(ScoreEvaluator(), rate=0.1)}
+    streamed = {"stream": StreamingBudget(ScoreEvaluator(), rate=0.1, window=100)}
+    assert len(backtest(streamed, scores, Y, TIMES, train=TRAIN, labels=answers).y)
+    given = {"train": TRAIN, "retrain": Retraining(20)}
+    columns_equal(
+        backtest(judges, scores, Y, TIMES, labels=answers, **given).table,
+        backtest(frozen, X, Y, TIMES, **given).table,
+    )
+    with pytest.raises(TypeError, match=r"judges scores: give the detector's answers, too: labels=\.\.\."):
+        backtest(ScoreEvaluator(), scores, Y, TIMES, **given)
+    with pytest.raises(TypeError, match="labels are for rejectors that judge scores"):
+        backtest(frozen, X, Y, TIMES, labels=answers, **given)
+    with pytest.raises(ValueError, match="labels has 3 entries"):
+        backtest(judges, scores, Y, TIMES, labels=answers[:3], **given)
 
 
 def test_a_result_is_written_aside_and_renamed(tmp_path, result):
@@ -630,3 +749,10 @@ def test_probabilities_and_credibility_agree_over_time():
     given = {"ICE": InductiveEvaluator(LinearSVC()), "margin": ProbabilityThresholds(LinearSVC())}
     found = backtest(given, X, Y, TIMES, train=TRAIN)
     assert np.mean(found.answers["ICE"].accepted != found.answers["margin"].accepted) < 0.02
+
+
+def test_rows_of_odd_dates_are_counted_without_those_that_were_dropped():
+    labels, times = Y.astype(float), TIMES.astype("datetime64[D]").copy()
+    labels[:10], times[20] = np.nan, np.datetime64("1950-01-01")
+    with pytest.raises(ValueError, match=r"row 10 .*Rows are counted without those that have no label"):
+        backtest(InductiveEvaluator(LinearSVC()), X, labels, times, train=TRAIN, unlabelled="drop")

@@ -1,5 +1,7 @@
 """The exact search against brute force, and against the searches it replaces."""
 
+import re
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -269,3 +271,20 @@ def test_a_result_says_what_is_proven():
         (ExactSearch("rejection_rate"), "nothing is rejected"),
     ):
         assert said in repr(search.find(y, labels, credibility))
+
+
+def test_notebooks_show_thresholds_and_what_they_promise():
+    y, labels = np.array(["<b>", "b"] * 20), np.array(["<b>", "b"] * 18 + ["b", "<b>"] * 2)
+    found = ExactSearch(F1("<b>")).find(y, labels, np.linspace(1, 0.01, 40))
+    page = found._repr_html_()
+    assert [float(cell) for cell in re.findall(r"<td[^>]*>([^<]*)</td>", page)] == pytest.approx(
+        found.credibility_thresholds.tolist(), abs=1e-4
+    )
+    assert "credibility ≥" in page
+    assert "confidence ≥" not in page
+    assert "F1(pos_label=&#x27;&lt;b&gt;&#x27;) = " in page
+    assert "<b>" not in page
+    many = replace(found, credibility_thresholds=np.linspace(0, 1, 15), confidence_thresholds=np.zeros(15))
+    assert "… and 3 more classes" in many._repr_html_()
+    nothing = replace(found, credibility_thresholds=np.zeros(2))
+    assert "nothing is rejected" in nothing._repr_html_()

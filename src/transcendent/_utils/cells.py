@@ -38,10 +38,11 @@ def pointing_into(X: Any) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        said, *more = (line for line in str(error).split("\n") if not _PLACE.match(line))
-        refused = _REFUSED.search(said)
+        lines = [line for line in str(error).split("\n") if not _PLACE.match(line)]
+        found = ((i, refused) for i, line in enumerate(lines, 1) if (refused := _REFUSED.search(line)))
+        after, refused = next(found, (0, None))
         if refused and (place := _place(X, refused)):
-            error.args = ("\n".join([said, place, *more]),)
+            error.args = ("\n".join([*lines[:after], place, *lines[after:]]),)
         raise
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, missing_rows
+from transcendent._utils.arrays import AnyArray, IntArray, missing_rows
 
 _ISO = re.compile(
     r"(?P<year>\d{4})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?|(?P<basic_month>\d\d)(?P<basic_day>\d\d))?"
@@ -55,6 +55,28 @@ def as_dates(times: Any) -> AnyArray:
             f"times: row {wrong[0]} is in the year {years[wrong[0]]}. Were numbers of another unit converted?"
         )
     return when
+
+
+def undated_rows(times: AnyArray) -> IntArray:
+    """Return the positions of times that are missing or no dates."""
+    missing = missing_rows(times)
+    if times.dtype.kind == "M":
+        return missing
+    try:
+        as_dates(np.delete(times, missing))
+    except ValueError:
+        wrong = {time for time in set(np.delete(times, missing).tolist()) if not is_date(time)}
+        return np.union1d(missing, np.flatnonzero([time in wrong for time in times.tolist()]))
+    return missing
+
+
+def is_date(time: Any) -> bool:
+    """Return whether a value is a date that `as_dates` reads."""
+    try:
+        as_dates(np.array([time], dtype=object))
+    except ValueError:
+        return False
+    return True
 
 
 def first_and_last(times: AnyArray) -> tuple[Any, Any]:

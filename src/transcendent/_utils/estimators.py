@@ -22,6 +22,22 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
     return [], estimator
 
 
+def check_detector(estimator: Any) -> None:
+    """Refuse what is no classifier of scikit-learn's kind, with the way to use it all the same."""
+    if isinstance(estimator, type):
+        raise TypeError(f"the detector is a class: give an instance, {estimator.__name__}().")
+    if isinstance(estimator, FrozenEstimator):
+        estimator = estimator.estimator
+    missing = [name for name in ("fit", "predict", "get_params") if not hasattr(estimator, name)]
+    if missing or not hasattr(estimator, "__sklearn_tags__"):
+        lacks = f"it has no {missing[0]}" if missing else "it does not derive from BaseEstimator"
+        raise TypeError(
+            f"the detector, {type(estimator).__name__}, is not a classifier of scikit-learn's kind: "
+            f"{lacks}. Derive its class from ClassifierMixin and BaseEstimator (skorch does that for "
+            "PyTorch), or judge its scores alone: ScoreEvaluator().fit(scores, y, labels)."
+        )
+
+
 def take_on_input(tags: Any, inner: Any) -> Any:
     """Give a wrapper the input and classifier tags of the estimator it wraps."""
     inner_tags = get_tags(inner)

@@ -79,9 +79,10 @@ def _source(thing: Any) -> str:
 def _parts(thing: Any) -> Iterator[Any]:
     if sp.issparse(thing):
         csr = thing.tocsr()
-        arrays = [csr.indptr, csr.indices, csr.data]
+        arrays = [np.array(csr.shape), csr.indptr, csr.indices, csr.data]
     elif hasattr(thing, "columns"):
-        arrays = [np.asarray(thing[column]) for column in thing.columns]
+        names = np.array([str(column) for column in thing.columns])
+        arrays = [names, *(np.asarray(thing[column]) for column in thing.columns)]
     elif isinstance(thing, np.ndarray):
         arrays = [thing]
     else:

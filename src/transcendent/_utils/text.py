@@ -4,6 +4,9 @@ import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
+WIDTH = 100
+"""Characters in a line of a terminal."""
+
 
 def visible(text: str, keep: str = "") -> str:
     """Spell out control characters, except those in ``keep``, so that text cannot steer a terminal."""
@@ -15,10 +18,18 @@ def some(items: Sequence[str], most: int = 6) -> str:
     return ", ".join(items[:most]) + (f" and {len(items) - most} more" if len(items) > most else "")
 
 
+def counted(n: int, what: str) -> str:
+    """Return a number with its noun, in the plural unless it is one."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Align rows of cells: the first column to the left, the others to the right."""
+    """Align rows of cells: the first column to the left, shortened if need be, the others to the right."""
     rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = max(12, WIDTH - sum(widths[1:]) - 2 * len(widths[1:]))
+    rows = [[shorten(first, room), *rest] for first, *rest in rows]
+    widths[0] = max(len(row[0]) for row in rows)
     lines = []
     for first, *rest in rows:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))

@@ -31,7 +31,7 @@ from transcendent.artifacts.manifest import (
     write_manifest,
 )
 from transcendent.artifacts.signatures import Key, check_signature, required_key
-from transcendent.artifacts.types import ALLOWED, check_trusted, find_types_to_trust
+from transcendent.artifacts.types import ALLOWED, check_trusted, find_types_to_trust, spelled_out
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
 from transcendent.rejectors import Traits
@@ -135,7 +135,14 @@ def load(
 def open_artifact(path: Any, *, public_key: Key | None = None, most_bytes: int = MOST_BYTES) -> "Artifact":
     """Check a file's digest, signature and sizes, and read its manifest, without loading the rejector.
 
-    The arguments are those of `load`.
+    Parameters
+    ----------
+    path : path
+        A file that `save` wrote.
+    public_key : path, bytes or None
+        The public Ed25519 key (PEM) that the file has to be signed with; see `load`.
+    most_bytes : int
+        Refuse larger files; by default those over 4 GiB.
     """
     with _refusing(path):
         key = required_key(public_key)
@@ -294,4 +301,4 @@ def _check_savable(rejector: Any) -> None:
 def _names(trusted: Collection[str]) -> list[str]:
     if isinstance(trusted, str) or not isinstance(trusted, Collection):
         raise TypeError(f"trusted is a list of names of types, not {trusted!r}.")
-    return list(trusted)
+    return spelled_out(trusted)

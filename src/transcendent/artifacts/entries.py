@@ -51,7 +51,10 @@ def to_entries(rejector: Any) -> dict[str, bytes]:
             return StoredBooster(name)
         return None
 
-    skeleton = _exchange(rejector, store)
+    try:
+        skeleton = _exchange(rejector, store)
+    except TypeError as error:
+        raise ArtifactError(f"it holds something that lives in this process only: {error}.") from error
     return entries | {SKOPS: _to_skops(skeleton)}
 
 

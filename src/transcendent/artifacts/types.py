@@ -64,6 +64,7 @@ _OTHER = (
 _OF_OTHERS = {
     "collections.OrderedDict",
     "lightgbm.sklearn.LGBMClassifier",
+    "numpy.dtype",
     "scipy.sparse._csc.csc_array",
     "scipy.sparse._csc.csc_matrix",
     "scipy.sparse._csr.csr_array",
@@ -75,6 +76,7 @@ _OF_OTHERS = {
     "sklearn.utils._bunch.Bunch",
     "xgboost.sklearn.XGBClassifier",
 }
+_TREE = "sklearn.tree._tree.Tree"
 _COMPILED = {
     "lightgbm.basic.Booster",
     "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
@@ -86,7 +88,7 @@ _COMPILED = {
     "sklearn.svm._classes.OneClassSVM",
     "sklearn.svm._classes.SVC",
     "sklearn.svm._classes.SVR",
-    "sklearn.tree._tree.Tree",
+    _TREE,
     "xgboost.core.Booster",
 }
 
@@ -101,6 +103,29 @@ def find_types_to_trust(entries: Mapping[str, bytes]) -> list[str]:
     found = read_types(SKOPS, entries[SKOPS])
     unknown = set(extra("skops.io", "artifacts").get_untrusted_types(data=entries[SKOPS])) - ALLOWED
     return sorted(unknown | (found & _COMPILED) | booster_types(entries))
+
+
+def spelled_out(trusted: Collection[str]) -> list[str]:
+    """Return trusted names, and of a package such as ``sklearn.ensemble`` the compiled types in it.
+
+    A name of a package stands for no other types: these cannot run code, others in it might.
+    """
+    inside = {
+        compiled
+        for name in trusted
+        for compiled in _COMPILED
+        if compiled.startswith(f"{name}.") or (name == "sklearn.ensemble" and compiled == _TREE)
+    }
+    return [*trusted, *sorted(inside)]
+
+
+def _packages(names: Collection[str]) -> list[str]:
+    """Return names with one package in place of several compiled types."""
+    for package in ("sklearn.ensemble", "sklearn.tree", "sklearn.svm", "sklearn.neighbors"):
+        inside = set(spelled_out([package])) & set(names)
+        if len(inside) > 1:
+            names = [package, *(name for name in names if name not in inside)]
+    return list(names)
 
 
 def check_trusted(types: Collection[str], trusted: Collection[str]) -> None:
@@ -118,7 +143,7 @@ def check_trusted(types: Collection[str], trusted: Collection[str]) -> None:
         message += " If you know them and where the file comes from,"
     if not all(part.isidentifier() for name in names for part in name.split(".")):
         raise ArtifactError(f"{message} look at it again: these are not names of types.")
-    options = " ".join(f"--trust {name}" for name in names)
+    options = " ".join(f"--trust {name}" for name in _packages(names))
     raise ArtifactError(
         f"{message} load it with trusted={names!r} (on the command line: {options}; through mlflow.pyfunc: "
         "TRANSCENDENT_TRUSTED in the environment)."

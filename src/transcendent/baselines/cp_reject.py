@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions, p_values_of
+from transcendent.decisions import Decisions, index_of, p_values_of
 from transcendent.measures.base import Measure
 
 
@@ -98,6 +98,7 @@ class CPReject(CalibratedBaseline):
             classes=self.classes_,
             p_values=p,
             ranked_by="confidence",
+            index=index_of(X),
         )
 
     def _largest(self, X: Any) -> tuple[IntArray, FloatArray]:

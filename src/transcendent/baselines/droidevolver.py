@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
 from transcendent._utils.cells import check_names, pointing_out
-from transcendent.decisions import Decisions
+from transcendent.decisions import Decisions, index_of
 
 _N_LEARNERS = 5
 _PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
@@ -126,7 +126,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
 
     def decide(self, X: Any) -> Decisions:
         """Label each row, accept or reject it, and update the learners, one row after the other."""
-        X = self._check_rows(X)
+        given, X = X, self._check_rows(X)
         codes, scores, young = self._pool.evolve(X, self.healthy)
         positive = scores > 0
         votes = np.stack([(young & ~positive).sum(axis=1), (young & positive).sum(axis=1)], axis=1)
@@ -139,6 +139,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
             confidence=1 - p[each, 1 - codes],
             classes=self.classes_,
             votes=votes[each, codes],
+            index=index_of(given),
         )
 
     def __sklearn_tags__(self) -> Any:

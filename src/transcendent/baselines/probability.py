@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent._utils.cells import pointing_out
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions
+from transcendent.decisions import Decisions, index_of
 from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding
 from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin
@@ -117,6 +117,7 @@ class ProbabilityThresholds(CalibratedBaseline):
             credibility=credibility,
             confidence=confidence,
             classes=self.classes_,
+            index=index_of(X),
         )
 
     def _measure(self) -> Measure:

@@ -8,12 +8,12 @@ from transcendent._utils.extras import extra
 from transcendent.batch.part import RECORD, Job
 from transcendent.batch.places import ASIDE, each_at_once, hidden, list_files, write_json
 from transcendent.batch.plan import Digest, Part, data_digest
-from transcendent.errors import BatchError
+from transcendent.errors import TableRefusedError
 
 MANIFEST = "_manifest.json"
 
 
-def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
+def claim(job: Job, rows_per_task: int, digest: Digest, quorum: int | None) -> dict[str, str]:
     """Note what the folder is for, or refuse it if that is something else; return the files in it."""
     layout = job.layout
     run = {
@@ -21,6 +21,7 @@ def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
         "features": list(layout.columns),
         "values": layout.values,
         "id": job.identifier,
+        "quorum": quorum,
         "p_values": job.p_values,
         "rows_per_task": int(rows_per_task),
         "digest": digest,
@@ -32,12 +33,12 @@ def claim(job: Job, rows_per_task: int, digest: Digest) -> dict[str, str]:
             before = json.loads(file.read())
         differ = [key for key, value in run.items() if before.get(key) != value]
         if differ:
-            raise BatchError(
+            raise TableRefusedError(
                 f"{job.folder} holds decisions made with another {' and '.join(differ)}. Give another "
                 "folder, or remove this one."
             )
     elif any(not hidden(name) for name in held):
-        raise BatchError(f"{job.folder} holds other files. Give another folder, or an empty one.")
+        raise TableRefusedError(f"{job.folder} holds other files. Give another folder, or an empty one.")
     else:
         write_json(job.target, path, run)
     return held
@@ -57,7 +58,9 @@ def finished(job: Job, held: dict[str, str], parts: list[Part]) -> dict[str, dic
             wrong = f"decided by another model, {record['model']}"
         else:
             continue
-        raise BatchError(f"{name} in {job.folder} was {wrong}. Give another folder, or remove this one.")
+        raise TableRefusedError(
+            f"{name} in {job.folder} was {wrong}. Give another folder, or remove this one."
+        )
     return records
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from transcendent._utils.extras import extra
 from transcendent.batch.places import each_at_once, list_visible
-from transcendent.errors import BatchError
+from transcendent.errors import TableRefusedError
 
 Digest = Literal["footer", "content"]
 
@@ -66,19 +66,19 @@ def find_files(filesystem: Any, table: str, digest: Digest) -> tuple[list[InputF
     fs = extra("pyarrow.fs", "dask")
     kind = filesystem.get_file_info(table).type
     if kind == fs.FileType.NotFound:
-        raise BatchError(f"{table} does not exist.")
+        raise TableRefusedError(f"{table} does not exist.")
     if kind == fs.FileType.File:
         named = [(table, table.rpartition("/")[2])]
     else:
         inside = list_visible(filesystem, table).items()
         named = [(path, name) for name, path in inside if name.lower().endswith(_ENDINGS)]
     if not named:
-        raise BatchError(f"{table} has no file in it whose name ends in {', '.join(_ENDINGS)}.")
+        raise TableRefusedError(f"{table} has no file in it whose name ends in {', '.join(_ENDINGS)}.")
     looked = each_at_once(partial(_look, filesystem, digest), *zip(*named, strict=True))
     broken = [found for found in looked if isinstance(found, str)]
     if broken:
         more = f" And {len(broken) - 5} more." if len(broken) > 5 else ""
-        raise BatchError(" ".join(broken[:5]) + more + " Nothing was decided.")
+        raise TableRefusedError(" ".join(broken[:5]) + more + " Nothing was decided.")
     files = [found for found in looked if isinstance(found, InputFile)]
     with filesystem.open_input_file(files[0].path) as opened:
         return files, extra("pyarrow.parquet", "dask").read_schema(opened)
@@ -91,7 +91,7 @@ def cut(files: list[InputFile], rows_per_task: int) -> list[Part]:
     for part in parts:
         other = by_name.setdefault(part.name, part)
         if other is not part:
-            raise BatchError(
+            raise TableRefusedError(
                 f"{other.file.name} and {part.file.name} would both be written to {part.name}. Rename one."
             )
     return parts

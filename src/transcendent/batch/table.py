@@ -29,7 +29,7 @@ from transcendent.decisions import Rejector, summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.evaluators.budget import RejectionBudget
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.rejectors import Traits, silence
+from transcendent.rejectors import Traits, set_quorum, silence
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,6 +111,7 @@ def decide_table(
     features: str | Collection[str] | None = None,
     values: str | None = None,
     identifier: str | None = None,
+    quorum: int | None = None,
     p_values: bool = True,
     rows_per_task: int = 1_000_000,
     digest: Digest = "footer",
@@ -146,6 +147,8 @@ def decide_table(
         For sparse rows, the column with lists of the values at those positions; by default all are 1.
     identifier : str or None
         The column that names objects.
+    quorum : int or None
+        For a `CrossConformalEvaluator`, as in its ``decide``; by default its own.
     p_values : bool
         Whether to write a p-value per class, if the rejector gives them.
     rows_per_task : int
@@ -190,6 +193,8 @@ def decide_table(
     if digest not in get_args(Digest):
         raise ValueError(f"digest is one of {', '.join(get_args(Digest))}, not {digest!r}.")
     loaded, model, notes, written_by = _load(rejector, trusted, public_key)
+    if quorum is not None:
+        set_quorum(loaded, quorum)
     source, where = locate(table, filesystem)
     target, folder = locate(out, filesystem)
     if where == folder:
@@ -207,7 +212,7 @@ def decide_table(
     parts = cut(files, rows_per_task)
     target.create_dir(folder, recursive=True)
     with sole_writer(target, folder):
-        held = claim(job, rows_per_task, digest)
+        held = claim(job, rows_per_task, digest, quorum)
         records = finished(job, held, parts)
         skipped = _rows(records.values())
         sweep(job, held, records)

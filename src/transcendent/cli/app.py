@@ -10,12 +10,10 @@ from typer import Argument, Option
 
 from transcendent import __version__
 from transcendent._utils.files import is_about_writing
-from transcendent._utils.text import columns, some
-from transcendent.cli import console
+from transcendent.cli import console, showing
+from transcendent.cli.settings import UsageError
 
 if TYPE_CHECKING:
-    from transcendent.artifacts import Artifact
-    from transcendent.artifacts.versions import VersionDifference
     from transcendent.temporal import Backtest
 
 app = typer.Typer(
@@ -71,6 +69,17 @@ def _not_zero(number: int | None) -> int | None:
     return number
 
 
+def _share(text: Any) -> float:
+    """Read a share between 0 and 1, or a percentage."""
+    try:
+        share = float(str(text).removesuffix("%")) / (100 if str(text).endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise typer.BadParameter(f"{text} is no share between 0 and 1; 5 percent are 0.05 or 5%.")
+    return share
+
+
 _VERSION = Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
 
 
@@ -92,12 +101,43 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @command
+def init(
+    file: Annotated[Path, Argument(metavar="FILE", **_FILE, help="A table of objects: Parquet or CSV.")],
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The TOML file to write; by default beside the table.")
+    ] = None,
+    label: Annotated[str | None, Option(help="The column with labels.")] = None,
+    time: Annotated[str | None, Option(help="The column with times.")] = None,
+    identifier: Annotated[str | None, Option("--id", help="The column that names objects.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a TOML file for an experiment from a table.
+
+    Columns that are not given are guessed from their names and values. Look through the file before you
+    use it.
+    """
+    from transcendent._utils.files import write_whole
+    from transcendent.cli.proposing import propose
+
+    toml = out or file.with_suffix(".toml")
+    if toml.exists():
+        raise UsageError(f"{toml} exists: --out NAME writes another file.")
+    proposal = propose(file, toml, label, time, identifier)
+    with console.writing(toml):
+        write_whole(toml, proposal.text.encode())
+    for note in proposal.notes:
+        console.say(f"note: {note}")
+    text = f"{proposal.text}\nwritten to {toml}; next: transcendent data {toml}"
+    console.show(text, {"toml": str(toml), **proposal.guesses, "notes": proposal.notes}, as_json)
+
+
+@command
 def fit(
     toml: Toml,
     out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
     rejector: Annotated[str | None, Option(help="Which rejector, if the file has several.")] = None,
     train: Annotated[
-        str | None, Option(help="Fit on what was seen before this, instead of split.train.")
+        str | None, Option(help="Fit on objects seen before this time, instead of split.train.")
     ] = None,
     signing_key: SigningKey = None,
     as_json: AsJson = False,
@@ -110,13 +150,14 @@ def fit(
 
     console.silence(quiet)
     experiment = Experiment.read(toml)
+    console.spare(out, toml, *experiment.files)
     name, fitted, rows = experiment.fit(rejector, train)
     with console.writing(out):
         save(fitted, out, training_period=rows.period(), notes=experiment.notes(), signing_key=signing_key)
     artifact = read_artifact(out)
     console.show(
-        f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{_described(artifact)}",
-        _facts(artifact),
+        f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{showing.described(artifact)}",
+        showing.facts(artifact),
         as_json,
     )
 
@@ -135,7 +176,8 @@ def decide(
         Option(
             "--out",
             "-o",
-            help="Decisions to write: .parquet, .csv, - for CSV on standard output; a folder, if in parts.",
+            help="Where to write decisions: a .parquet or .csv file, - for CSV on standard output, or the "
+            "folder of a table in parts.",
         ),
     ] = None,
     identifier: Annotated[str | None, Option("--id", help="The column that names objects.")] = None,
@@ -145,19 +187,27 @@ def decide(
             "--workers", "-w", min=1, help="Number of worker processes (default for a folder: all cores)."
         ),
     ] = None,
-    scheduler: Annotated[str | None, Option(help="In parts, on a Dask cluster: tcp://host:8786.")] = None,
+    scheduler: Annotated[
+        str | None, Option(help="Decide in parts on this Dask cluster: tcp://host:8786.")
+    ] = None,
     features: Annotated[
         list[str] | None,
-        Option(help="In parts: a column with a feature, repeatable, or the one with whole rows."),
+        Option(help="For tables in parts: a column with a feature (repeatable), or the one with whole rows."),
     ] = None,
-    values: Annotated[str | None, Option(help="In parts: the column with the values of sparse rows.")] = None,
+    values: Annotated[
+        str | None, Option(help="For tables in parts: the column with the values of sparse rows.")
+    ] = None,
+    quorum: Annotated[
+        int | None,
+        Option(min=1, help="How many folds of a cross-conformal evaluator must accept; by default its own."),
+    ] = None,
     p_values: Annotated[
         bool, Option("--p-values/--no-p-values", help="Write a p-value per class, if there are any.")
     ] = True,
     digest: Annotated[
         str,
         Option(
-            help="In parts: how a resumed run knows that a file is unchanged, by its footer or its content."
+            help="For tables in parts: how to tell that a file is unchanged, by its 'footer' or 'content'."
         ),
     ] = "footer",
     trust: Trust = None,
@@ -174,6 +224,8 @@ def decide(
     from transcendent.cli import deciding
 
     console.silence(quiet)
+    if out is not None:
+        console.spare(out, artifact, objects)
     access = deciding.Access(trust or [], public_key, strict)
     options = bool(features or values or digest != "footer")
     if deciding.is_in_parts(objects, out, workers, scheduler, options):
@@ -184,12 +236,15 @@ def decide(
             features=features or [],
             values=values,
             identifier=identifier,
+            quorum=quorum,
             p_values=p_values,
             digest=digest,
         )
         console.show(f"{table!r}\n\nwritten to {out}", table.to_dict(), as_json)
         return
-    decisions, written = deciding.decide_file(artifact, Path(objects), identifier, access, p_values=p_values)
+    decisions, written = deciding.decide_file(
+        artifact, Path(objects), identifier, access, quorum=quorum, p_values=p_values
+    )
     if out is not None:
         with console.writing(out):
             deciding.write_table(written, Path(out))
@@ -209,13 +264,16 @@ def backtest(
         int | None,
         Option("--jobs", "-j", callback=_not_zero, help="How many rejectors run at once; -1: one per core."),
     ] = None,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Replace the backtest that the folder holds, finished or not.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """What would rejection have given over the past?
 
     Fits rejectors on the training window and lets them decide what came later, period by period. The
-    same command resumes an interrupted run.
+    same command resumes an interrupted run, and shows a finished one.
     """
     from transcendent.cli.experiment import Experiment
 
@@ -225,7 +283,8 @@ def backtest(
     try:
         with console.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        result = experiment.backtest(folder, jobs)
+        read = (folder / "manifest.json").is_file() and not fresh
+        result = experiment.backtest(folder, jobs, fresh=fresh)
     except OSError as error:
         if is_about_writing(error):
             raise console.OutputError(
@@ -237,8 +296,11 @@ def backtest(
         raise KeyboardInterrupt(
             f"interrupted. What is done is kept in {folder}; the same command resumes from there."
         ) from None
-    text = f"{result!r}\n\nkept in {folder}; for a page to show: transcendent report {folder}"
-    console.show(text, {"folder": str(folder), **_results(result)}, as_json)
+    where = f"kept in {folder}"
+    if read:
+        where = f"read from {folder}, where it finished {result.manifest['finished']}; --fresh runs it again"
+    text = f"{result!r}\n\n{where}; for a page to show: transcendent report {folder}"
+    console.show(text, {"folder": str(folder), "read": read, **_results(result)}, as_json)
 
 
 @command
@@ -258,6 +320,8 @@ def report(
 
     found, result = finished_backtest(folder)
     page = out or found / "report.html"
+    if page.exists() and page.suffix not in (".html", ".htm"):
+        raise UsageError(f"--out {page} exists and is no HTML page: give another name.")
     with console.writing(page):
         write_report(result, page, title=title or found.resolve().name)
     console.show(
@@ -271,7 +335,7 @@ def info(artifact: ArtifactFile, public_key: PublicKey = None, as_json: AsJson =
     from transcendent.artifacts import open_artifact
 
     opened = open_artifact(artifact, public_key=public_key)
-    console.show(_described(opened), _facts(opened), as_json)
+    console.show(showing.described(opened), showing.facts(opened), as_json)
 
 
 @command
@@ -289,12 +353,12 @@ def verify(
     differences = opened.version_differences()
     console.show(
         f"{artifact} is whole, holds nothing that is not trusted, and was tried out on sample rows.\n"
-        f"{_signature(opened)}\n{_versions(differences)}\nsha256 {opened.digest}",
+        f"{showing.signature(opened)}\n{showing.versions(differences)}\nsha256 {opened.digest}",
         {
             "verified": True,
             "signature_checked": opened.signature_checked,
             "version_differences": [difference._asdict() for difference in differences],
-            **_facts(opened),
+            **showing.facts(opened),
         },
         as_json,
     )
@@ -311,7 +375,8 @@ def thresholds(
         ),
     ] = None,
     max_rejection: Annotated[
-        float | None, Option(min=0, max=1, help="The largest share of calibration objects to reject.")
+        float,
+        Option(parser=_share, metavar="SHARE", help="The largest share of calibration objects to reject."),
     ] = 0.15,
     constraint: Annotated[list[str] | None, Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
     out: Annotated[
@@ -339,7 +404,7 @@ def thresholds(
             save(retuned, out, training_period=period, notes=notes, signing_key=signing_key)
         if opened.signed and signing_key is None:
             console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")
-    old, new = (_threshold_table(opened.manifest["classes"], promises) for promises in (before, after))
+    old, new = (showing.threshold_table(opened.manifest["classes"], promises) for promises in (before, after))
     where = f"written to {out}" if out else "nothing is written; --out FILE keeps them"
     text = f"before\n{old}\n\nafter\n{new}\n\n{where}"
     console.show(text, {"before": before, "after": after, "out": None if out is None else str(out)}, as_json)
@@ -376,78 +441,3 @@ def _results(result: "Backtest") -> dict[str, Any]:
         "summary": result.summary(),
         "biases": result.manifest["biases"],
     }
-
-
-def _signature(artifact: "Artifact") -> str:
-    if artifact.signature_checked:
-        return "It is signed by the owner of the key."
-    if artifact.signed:
-        return "It is signed (signer not verified; pass --public-key)."
-    return "It is not signed: nothing says who made it, and a crafted file can pass every other check."
-
-
-def _versions(differences: "list[VersionDifference]") -> str:
-    from transcendent.artifacts.versions import in_words
-
-    return in_words(differences) if differences else "It was written under the versions that are here."
-
-
-def _facts(artifact: "Artifact") -> dict[str, Any]:
-    facts = {key: value for key, value in artifact.manifest.items() if key != "files"}
-    return {
-        "path": artifact.path,
-        "sha256": artifact.digest,
-        "signed": artifact.signed,
-        "types_to_trust": artifact.types_to_trust(),
-        **facts,
-        "files": {name: len(content) for name, content in artifact.entries.items()},
-    }
-
-
-def _described(artifact: "Artifact") -> str:
-    said = artifact.manifest
-    features = said["features"]
-    names = f": {', '.join(map(str, features['names'][:4]))} …" if features["names"] else ""
-    calibration = [entry["objects"] for entry in said["calibration"]]
-    text = console.lines(
-        rejector=said["description"],
-        trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
-        classes=some([str(label) for label in said["classes"] or []]) or None,
-        features=None if features["count"] is None else f"{features['count']:,}{names}",
-        calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects" if calibration else None,
-        written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
-        f"scikit-learn {said['versions']['scikit-learn']}, Python {said['versions']['python']}",
-        format=said["format"],
-        sha256=artifact.digest,
-        signed="yes" if artifact.signed else "no",
-        to_be_trusted=", ".join(artifact.types_to_trust()) or None,
-    )
-    if said["thresholds"] and said["classes"]:
-        text += "\n\n" + _threshold_table(said["classes"], said["thresholds"])
-    return text
-
-
-def _threshold_table(classes: list[Any], promises: list[dict[str, Any]]) -> str:
-    shown = range(min(len(classes), 12))
-    used = [key for key in ("credibility", "confidence") if any(max(p[key]) > 0 for p in promises)]
-    rows = [["class", *(f"{key} from" for key in used)]]
-    rows += [[str(classes[c]), *(_span([p[key][c] for p in promises]) for key in used)] for c in shown]
-    more = f"\n… and {len(classes) - len(shown)} more classes" if len(classes) > len(shown) else ""
-    return f"{columns(rows)}{more}\n{_promised(promises)}"
-
-
-def _promised(promises: list[dict[str, Any]]) -> str:
-    objective = promises[0]["objective"]
-    rejected = (
-        f"rejects {_span([100 * p['rejection_rate'] for p in promises], 1)}% of the calibration objects"
-    )
-    if objective is None or promises[0]["value"] is None:
-        return rejected
-    proven = " (proven best of thresholds from 0 to 1)" if all(p["certified"] for p in promises) else ""
-    objective = objective.removesuffix("()")
-    return f"{rejected}; {objective} there is {_span([p['value'] for p in promises])}{proven}"
-
-
-def _span(values: list[float], digits: int = 4) -> str:
-    low, high = f"{min(values):.{digits}f}", f"{max(values):.{digits}f}"
-    return low if low == high else f"{low}–{high}"

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ParamSpec
 
 from transcendent import errors
@@ -20,7 +21,7 @@ EXIT_CODES = {
     1: "a defect of transcendent itself",
     2: "the command line cannot be understood",
     3: "the TOML file cannot be understood",
-    4: "the data cannot be used",
+    4: "the data, or the folder for results, cannot be used",
     5: "an artifact is refused, or a rejector cannot be saved as one",
     6: "no thresholds satisfy the constraints",
     7: "something cannot be written: folder read-only, disk full",
@@ -78,6 +79,7 @@ def _code(error: Exception) -> int:
         OutputError: 7,
         errors.MissingExtraError: 8,
         errors.TemporalBiasError: 9,
+        errors.TableRefusedError: 4,
         errors.BatchError: 10,
     }
     full = isinstance(error, OSError) and is_about_writing(error)
@@ -120,6 +122,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, str | int | None) else str(value)
+
+
+def spare(out: Any, *inputs: Any) -> None:
+    """Refuse to write over a file that is read."""
+    for path in inputs:
+        if Path(out).exists() and Path(path).exists() and Path(out).samefile(path):
+            raise UsageError(f"--out {out} would overwrite {path}: give another name.")
 
 
 @contextmanager

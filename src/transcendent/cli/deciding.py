@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from transcendent._utils.arrays import take_rows
+from transcendent._utils.arrays import missing_rows, take_rows
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.text import visible
@@ -20,10 +20,11 @@ from transcendent.batch.plan import MAGIC
 from transcendent.cli.console import writing
 from transcendent.cli.objects import build_search
 from transcendent.cli.settings import UsageError
-from transcendent.cli.tables import ColumnError, Columns, Objects, is_table, read_objects
+from transcendent.cli.survey import columns_of_text
+from transcendent.cli.tables import ColumnError, Columns, Objects, have, is_table, read_objects
 from transcendent.decisions import Decisions, Rejector, summary_as_dict
 from transcendent.errors import ArtifactError, BatchError
-from transcendent.rejectors import Traits
+from transcendent.rejectors import Traits, set_quorum
 
 _FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
 
@@ -122,7 +123,13 @@ def _client(scheduler: str | None) -> AbstractContextManager[Any]:
 
 
 def decide_file(
-    path: Path, file: Path, identifier: str | None, access: Access, *, p_values: bool = True
+    path: Path,
+    file: Path,
+    identifier: str | None,
+    access: Access,
+    *,
+    quorum: int | None = None,
+    p_values: bool = True,
 ) -> tuple[Decisions, Any]:
     """Return decisions of the rejector in an artifact about the objects of a file, and all as a table."""
     artifact = open_artifact(path, public_key=access.public_key)
@@ -142,6 +149,8 @@ def decide_file(
     objects = _read(file, columns, features["count"], named=identifier is not None)
     access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
     rejector: Rejector = artifact.rejector(access.trusted)
+    if quorum is not None:
+        set_quorum(rejector, quorum)
     try:
         with artifact.deciding():
             decisions = _decide(rejector, objects)
@@ -157,7 +166,7 @@ def _decide(rejector: Rejector, objects: Objects) -> Decisions:
     try:
         return rejector.decide(objects.X)
     except TypeError as error:
-        if text := objects.columns_of_text():
+        if text := columns_of_text(objects.X):
             raise ValueError(f"the columns {text[:5]} hold no numbers: {error!s:.200}") from error
         raise
 
@@ -234,6 +243,8 @@ def _read(file: Path, columns: Columns, width: int | None, *, named: bool) -> Ob
             raise
         warnings.warn(f"{error} Objects are numbered; --id names them by another column.", stacklevel=2)
         return _read(file, replace(columns, id=None), width, named=False)
+    if objects.ids is not None and len(rows := missing_rows(objects.ids)):
+        raise ValueError(f"{file}: {have(f'no {columns.id!r}', rows, len(objects))}. Take these rows out.")
     if hasattr(objects.X, "isna") and (missing := objects.X.isna().sum()).any():
         some = ", ".join(f"{name} ({count:,})" for name, count in missing[missing > 0].head(5).items())
         warnings.warn(f"values are missing in {file}: {some}.", stacklevel=2)

@@ -1,5 +1,8 @@
 """An experiment in a TOML file: data, a split, rejectors; and the library's calls with them."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -7,16 +10,18 @@ from typing import Any, get_args
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray
+from transcendent._utils.arrays import AnyArray, missing_rows
 from transcendent._utils.cells import pointing_into
-from transcendent._utils.dates import as_dates
+from transcendent._utils.dates import is_date
 from transcendent._utils.estimators import seeded
 from transcendent._utils.text import suggestion
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError
-from transcendent.cli.tables import Objects, read_settings
+from transcendent.cli.survey import Problem, Takes, find_problems, listed
+from transcendent.cli.tables import Columns, Objects, have, read_settings
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
-from transcendent.temporal.periods import Calendar, in_order_of_time
+from transcendent.temporal.checkpoints import is_backtest
+from transcendent.temporal.periods import Calendar, in_order_of_time, training_rows
 from transcendent.temporal.result import Backtest
 
 _TOP = ("data", "split", "detector", "rejectors", "retrain", "seed")
@@ -44,15 +49,47 @@ class Experiment:
         return build_rejectors(self.settings)
 
     @cached_property
+    def surveyed(self) -> tuple[Objects, list[Problem]]:
+        """All rows of the data, without labels where they are to be dropped, and what is wrong with them."""
+        found, columns = read_settings(self.settings, self._needed())
+        dates = self.period is not None
+        return found.with_times(dates), find_problems(found, columns, self._takes, dates=dates)
+
+    @cached_property
+    def _takes(self) -> Takes:
+        """What all detectors take."""
+        drop = {"unlabelled": self._drops("unlabelled"), "undated": self._drops("undated")}
+        each = [Takes.of(detector, **drop) for detector in self._detectors()]
+        return Takes(
+            **drop,
+            missing=all(t.missing for t in each),
+            text=all(t.text for t in each),
+            encoded=frozenset.intersection(*(t.encoded for t in each)),
+        )
+
+    @cached_property
     def objects(self) -> Objects:
-        """All rows of the data."""
-        found = read_settings(self.settings, self._needed())
-        if "steps" not in self.settings.table("detector").values and (text := found.columns_of_text()):
-            raise ValueError(
-                f"{found.name}: the columns {text[:5]} hold no numbers. Name those to use (features = [...] "
-                "under [data]), or turn them into numbers with steps under [detector]."
+        """All rows of the data, if they can be fitted; those that are to be dropped have no label."""
+        found, problems = self.surveyed
+        if problems:
+            raise ValueError(f"{found.name} cannot be fitted as it is:\n{listed(problems)}")
+        if found.y is not None and len(rows := missing_rows(found.y)):
+            warnings.warn(
+                f"{found.name}: {have('no label or no time', rows, len(found))}; left out.", stacklevel=2
             )
         return found
+
+    def _drops(self, key: str) -> bool:
+        data = self.settings.table("data")
+        chosen = data.get(key, str, "refuse")
+        if chosen not in ("refuse", "drop"):
+            raise data.error(f'{key} is "refuse" or "drop".', key)
+        return bool(chosen == "drop")
+
+    def _detectors(self) -> list[Any]:
+        """The detector of each rejector, None if it has none."""
+        given = (rejector.get_params() for rejector in self.rejectors.values())
+        return [params.get("estimator", params.get("rejector__estimator")) for params in given]
 
     def _needed(self) -> list[str]:
         return ["label", "time"] if "train" in self.split.values else ["label"]
@@ -61,6 +98,13 @@ class Experiment:
     def split(self) -> Settings:
         """The table ``[split]``."""
         return self.settings.table("split")
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that it reads."""
+        data = self.settings.table("data").values
+        named = [data[key] for key in ("file", "table") if isinstance(data.get(key), str)]
+        return [self.settings.path.parent / name for name in named]
 
     @property
     def folder(self) -> Path:
@@ -81,35 +125,37 @@ class Experiment:
                 'the rows have no labels: label = "..." names their column.'
             )
         self._check_labels(rows.y)
-        with pointing_into(self.objects.X):
+        with pointing_into(self.objects.X), naming_columns(self.objects, self._takes):
             return chosen, rejector.fit(rows.X, rows.y, **given), rows
 
-    def backtest(self, folder: Path, n_jobs: int | None) -> Backtest:
-        """Every rejector over the test periods."""
+    def backtest(self, folder: Path, n_jobs: int | None, *, fresh: bool = False) -> Backtest:
+        """Every rejector over the test periods; ``fresh`` replaces what the folder holds of another run."""
         train, rejectors, objects = self._train(), self.rejectors, self.dated_objects()
         labels = objects.with_labels().y
         self._check_labels(labels)
-        return backtest(
-            rejectors,
-            objects.X,
-            objects.y,
-            objects.times,
-            train=train,
-            period=self.period,
-            pos_label=self._label(labels),
-            chronological=self.split.get("chronological", bool, False),
-            retrain=self._retraining(),
-            class_ratio=self._class_ratio(labels),
-            allow=[str(name) for name in self.split.get("allow", list, [])],
-            unlabelled="drop",  # what is not to be dropped was refused when it was read
-            folder=folder,
-            random_state=self._seed,
-            n_jobs=n_jobs,
-        )
+        with naming_columns(objects, self._takes):
+            return backtest(
+                rejectors,
+                objects.X,
+                objects.y,
+                objects.times,
+                train=train,
+                period=self.period,
+                pos_label=self._label(labels),
+                chronological=self.split.get("chronological", bool, False),
+                retrain=self._retraining(),
+                class_ratio=self._class_ratio(labels),
+                allow=[str(name) for name in self.split.get("allow", list, [])],
+                unlabelled="drop",  # what is not to be dropped was refused when it was read
+                folder=folder,
+                fresh=fresh,
+                random_state=self._seed,
+                n_jobs=n_jobs,
+            )
 
-    def biases(self) -> tuple[TimeSplit, list[Bias]]:
-        """The split, and what is wrong with it."""
-        train, objects = self._train(), self.dated_objects().with_labels()
+    def biases(self, objects: Objects) -> tuple[TimeSplit, list[Bias]]:
+        """The split of labelled objects, and what is wrong with it."""
+        train = self._train()
         split = time_split(objects.times, train=train, period=self.period)
         ratio = self._class_ratio(objects.y)
         return split, find_biases(
@@ -117,13 +163,10 @@ class Experiment:
         )
 
     def dated_objects(self) -> Objects:
-        """All rows, if their times can be made sense of."""
+        """All rows, if they have times, and dates where the calendar cuts them."""
         objects = self.objects.labelled(_TIMES)
         if self.period is not None:
-            try:
-                check_dates(objects.times, 'period = "none" under [split]')
-            except ValueError as error:
-                raise ValueError(f"{objects.name}: {error}") from None
+            check_dates(objects, 'period = "none" under [split]')
         return objects
 
     def _check_labels(self, y: AnyArray | None) -> None:
@@ -155,9 +198,9 @@ class Experiment:
     def _training_rows(self, train: str | None) -> Objects:
         if train is None and "train" not in self.split.values:
             return self.objects
-        times = self.dated_objects().times
-        window = self._train() if train is None else boundary(train, times, self.period)
-        return self.objects.take(time_split(times, train=window, period=self.period).train)
+        objects = self.dated_objects().with_labels()
+        window = self._train() if train is None else boundary(train, objects.times, self.period)
+        return objects.take(training_rows(objects.times, window, self.period))
 
     @property
     def _seed(self) -> int:
@@ -175,7 +218,7 @@ class Experiment:
         if isinstance(train, list) and len(train) != 2:
             raise self.split.error("train is a time, or a list of two: the window's start and end.", "train")
         for time in train if isinstance(train, list) else [train]:
-            if self.period is not None and not _is_date(time):
+            if self.period is not None and not is_date(time):
                 raise self.split.error(f"{time!r} is not a date such as 2024-09-01 or 2024-09.", "train")
         return tuple(train) if isinstance(train, list) else train
 
@@ -214,22 +257,34 @@ def calendar(period: str) -> Calendar | None:
     return None if period == "none" else period  # type: ignore[return-value]
 
 
-def check_dates(times: Any, none: str) -> None:
-    """Refuse times that no calendar can cut; ``none`` says how they are taken as numbers of periods."""
-    try:
-        as_dates(times)
-    except ValueError:
-        if np.asarray(times).dtype.kind not in "iuf":
-            raise
+def check_dates(objects: Objects, none: str) -> None:
+    """Refuse numbers where dates are needed; ``none`` says how they are taken as numbers of periods."""
+    if objects.times is not None and objects.times.dtype.kind in "iuf":
         raise ValueError(
-            "the times are numbers, not dates such as 2024-09-01. Or do they number the periods? Then "
-            f"{none}."
-        ) from None
+            f"{objects.name}: the times are numbers, not dates such as 2024-09-01. Or do they number the "
+            f"periods? Then {none}."
+        )
+
+
+@contextmanager
+def naming_columns(objects: Objects, takes: Takes) -> Iterator[None]:
+    """Name the columns that hold text in an error about text, or missing values in one about them."""
+    try:
+        yield
+    except ValueError as error:
+        about_text = "could not convert string to float" in str(error)
+        if not hasattr(objects.X, "columns") or not (about_text or "contains NaN" in str(error)):
+            raise
+        only = takes._replace(unlabelled=True, undated=True, missing=about_text, text=not about_text)
+        problems = find_problems(objects, Columns(), only, dates=False)
+        if not problems:
+            raise
+        raise ValueError(f"{error}\n{objects.name}:\n{listed(problems)}") from error
 
 
 def boundary(train: str, times: Any, period: Calendar | None) -> Any:
     """The end of training that ``--train`` names: a date, or a number or name of a period."""
-    if period is not None and not _is_date(train):
+    if period is not None and not is_date(train):
         raise UsageError(f"--train {train}: that is not a date such as 2024-09-01 or 2024-09.")
     if period is None and np.asarray(times).dtype.kind in "iuf":
         try:
@@ -237,14 +292,6 @@ def boundary(train: str, times: Any, period: Calendar | None) -> Any:
         except ValueError:
             raise UsageError(f"--train {train}: that is not a number, as the times are.") from None
     return train
-
-
-def _is_date(time: Any) -> bool:
-    try:
-        as_dates([time])
-    except ValueError:
-        return False
-    return True
 
 
 def finished_backtest(folder: Path | None) -> tuple[Path, Backtest]:
@@ -260,7 +307,7 @@ def finished_backtest(folder: Path | None) -> tuple[Path, Backtest]:
         folder = folder.with_suffix("")
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}.")
-    if not (folder / "manifest.json").is_file():
+    if not (folder / "manifest.json").is_file() or not is_backtest(folder):
         raise ValueError(
             f"{folder} holds no finished backtest; 'transcendent backtest' makes one, or finishes it."
         )

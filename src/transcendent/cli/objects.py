@@ -1,7 +1,10 @@
 """Detectors, measures, searches and rejectors from the tables of a TOML file."""
 
 import inspect
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import transcendent
@@ -15,6 +18,7 @@ from transcendent.thresholds.base import parse_constraint
 from transcendent.thresholds.exact import resolve_search
 
 _LIBRARIES = ("sklearn", "lightgbm", "xgboost")
+_OF_REJECTORS = ("type", "detector", "budget")
 _SEARCHES = ("ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch")
 
 
@@ -35,9 +39,33 @@ def build_detector(settings: Settings) -> Any:
     if steps is None:
         return _build_class(table)
     table.check(["steps"])
+    if not steps or "columns" in _element(table, "steps", len(steps) - 1).values:
+        raise table.error("the last of the steps is a classifier of all columns.", "steps")
     from sklearn.pipeline import make_pipeline
 
-    return make_pipeline(*(_build_class(_element(table, "steps", i)) for i in range(len(steps))))
+    *before, last = _build_steps([_element(table, "steps", i) for i in range(len(steps))])
+    if not hasattr(last, "predict") or not all(hasattr(step, "transform") for step in before):
+        raise table.error("the last of the steps is a classifier, the others transform rows.", "steps")
+    return make_pipeline(*before, last)
+
+
+def _build_steps(tables: list[Settings]) -> Iterator[Any]:
+    """The steps; neighbours that name their ``columns`` are one step, which lets other columns pass."""
+    from sklearn.compose import ColumnTransformer
+
+    for some_columns, group in groupby(tables, key=lambda table: "columns" in table.values):
+        if not some_columns:
+            yield from map(_build_class, group)
+            continue
+        parts = []
+        for table in group:
+            columns = table.get("columns", list)
+            if not all(isinstance(name, str) for name in columns):
+                raise table.error("columns is a list of names.", "columns")
+            rest = replace(table, values=fresh(table.values, "columns"))
+            parts.append((f"{rest.values.get('class', '')}".rpartition(".")[2], _build_class(rest), columns))
+        named = [(f"{name}-{i}", step, columns) for i, (name, step, columns) in enumerate(parts)]
+        yield ColumnTransformer(named, remainder="passthrough", verbose_feature_names_out=False)
 
 
 def build_search(objective: str, max_rejection: float | None, constraints: list[str]) -> Any:
@@ -67,7 +95,7 @@ def _build_rejector(name: str, table: Settings, settings: Settings) -> Any:
     if "estimator" in table.values:
         raise table.error("the detector of a rejector is given as detector = { class = ... }.", "estimator")
     make, given = kinds[kind]
-    given = given | fresh(table.values, "type", "detector", "budget")
+    given = given | fresh(table.values, *_OF_REJECTORS)
     if "measure" in given:
         given["measure"] = _build_measure(table, table.values["measure"], "measure")
     if "search" in given:
@@ -76,7 +104,7 @@ def _build_rejector(name: str, table: Settings, settings: Settings) -> Any:
         given["judge"] = _build_class(table.table("judge"))
     if kind != "DroidEvolver":
         given["estimator"] = build_detector(table if "detector" in table.values else settings)
-    return _within_budget(_call(make, given, table), table)
+    return _within_budget(_call(make, given, table, _OF_REJECTORS), table)
 
 
 def _within_budget(rejector: Any, table: Settings) -> Any:
@@ -172,12 +200,13 @@ def _element(table: Settings, key: str, i: int) -> Settings:
     return Settings(table.path, table.text, values, (*table.keys, key), i)
 
 
-def _call(make: Any, given: dict[str, Any], table: Settings) -> Any:
+def _call(make: Any, given: dict[str, Any], table: Settings, known: Collection[str] = ()) -> Any:
     parameters = inspect.signature(make).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for key, value in given.items():
         if key not in parameters and not takes_any:
-            raise table.error(f"{make.__name__} has no parameter {key!r}{suggestion(key, parameters)}", key)
+            words = [*known, *(name for name in parameters if name != "estimator")]
+            raise table.error(f"{make.__name__} has no parameter {key!r}{suggestion(key, words)}", key)
         if isinstance(value, list) and key in parameters and isinstance(parameters[key].default, tuple):
             given = given | {key: tuple(value)}  # TOML knows lists only
     try:

@@ -1,6 +1,5 @@
 """Objects from files: Parquet, CSV, npz and libsvm."""
 
-import warnings
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -12,8 +11,15 @@ from zipfile import BadZipFile
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent._utils.arrays import AnyArray, check_sparse, count_rows, missing_rows, take_rows
-from transcendent._utils.dates import first_and_last
+from transcendent._utils.arrays import (
+    AnyArray,
+    IntArray,
+    check_sparse,
+    count_rows,
+    missing_rows,
+    take_rows,
+)
+from transcendent._utils.dates import first_and_last, undated_rows
 from transcendent._utils.extras import extra
 from transcendent._utils.text import suggestion
 from transcendent.cli.delimited import read_csv
@@ -23,7 +29,7 @@ _LOADERS = ("apigraph", "lamda", "nvd", "trec07p")
 _LIBSVM = dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm")
 _KINDS = {".parquet": "table", ".csv": "table", ".npz": "npz", **_LIBSVM}
 _PLACES = ("file", "table", "dataset", "folder")
-_KEYS = (*_PLACES, "label", "time", "id", "features", "unlabelled", "deduplicate")
+_KEYS = (*_PLACES, "label", "time", "id", "features", "without", "unlabelled", "undated", "deduplicate")
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Objects:
     X : array, sparse matrix or frame of n rows
         The features.
     y, times, ids : arrays of shape (n,) or None
-        Labels (None for rows without, if they are to be dropped), when each was seen, and what it is called.
+        Labels, when each was seen, and what it is called; None for rows where it is missing.
     """
 
     name: str
@@ -64,7 +70,18 @@ class Objects:
         if self.y is None or not len(missing := missing_rows(self.y)):
             return self
         known = self.take(np.setdiff1d(np.arange(len(self)), missing))
-        return replace(known, y=np.array(known.y.tolist()))  # type: ignore[union-attr]
+        times = known.times
+        if times is not None and times.dtype == object:
+            times = np.array(times.tolist())  # names of periods, now that none is missing
+        return replace(known, y=np.array(known.y.tolist()), times=times)  # type: ignore[union-attr]
+
+    def with_times(self, dates: bool) -> "Objects":
+        """These, without the labels of rows whose time is missing or, where it has to be a date, is none."""
+        if self.y is None or self.times is None or not len(rows := without_time(self.times, dates)):
+            return self
+        y = self.y.astype(object)
+        y[rows] = None
+        return replace(self, y=y)
 
     def period(self) -> tuple[str, str] | None:
         """When the first and the last were seen."""
@@ -74,16 +91,6 @@ class Objects:
             str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in first_and_last(self.times)
         )
         return first, last
-
-    def columns_of_text(self) -> list[str]:
-        """Columns that hold no numbers."""
-        kinds = getattr(self.X, "dtypes", {}).items() if hasattr(self.X, "columns") else ()
-        return [str(name) for name, kind in kinds if getattr(kind, "kind", "O") not in "biuf"]
-
-    def without_text(self) -> tuple["Objects", list[str]]:
-        """Return these without columns that hold no numbers, and the names of those columns."""
-        text = self.columns_of_text()
-        return (replace(self, X=self.X.drop(columns=text)) if text else self), text
 
     def labelled(self, hint: str) -> "Objects":
         """Return these, or refuse them if they have no labels or no times."""
@@ -96,9 +103,9 @@ class Objects:
 class ColumnError(ValueError):
     """There are no columns, or arrays, of some names; ``key`` says what they would have been for."""
 
-    def __init__(self, key: str, missing: list[str], unused: list[str], where: str) -> None:
+    def __init__(self, key: str, missing: list[str], there: list[str], where: str) -> None:
         if len(missing) == 1:
-            super().__init__(f"{where} has no column {missing[0]!r}{suggestion(missing[0], unused)}")
+            super().__init__(f"{where} has no column {missing[0]!r}{suggestion(missing[0], there)}")
         else:
             names = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
             super().__init__(f"{where} lacks {len(missing)} columns: {names}.")
@@ -113,7 +120,7 @@ class Columns:
     time: str | None = None
     id: str | None = None
     features: str | list[str] | None = None
-    unlabelled: str = "refuse"
+    without: tuple[str, ...] = ()
 
     def special(self) -> dict[str, str]:
         """Those that are no features, by what they are for."""
@@ -121,8 +128,8 @@ class Columns:
         return {key: name for key, name in named.items() if name is not None}
 
 
-def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
-    """Read the objects that ``[data]`` names; its paths are relative to the file's folder.
+def read_settings(settings: Settings, needed: Collection[str]) -> tuple[Objects, Columns]:
+    """Read the objects that ``[data]`` names, by which columns; paths are relative to the file's folder.
 
     ``needed`` are the keys without which what is asked for cannot be done: of ``label`` and ``time``.
     """
@@ -132,7 +139,7 @@ def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
     if (name := data.get("dataset", str)) is not None:
         if name not in _LOADERS:
             raise data.error(f"there is no dataset {name!r}{suggestion(name, _LOADERS)}", "dataset")
-        return _load(data, name, here)
+        return _load(data, name, here), Columns()
     file = here / data.require("file", str, 'for example file = "objects.parquet"')
     beside = data.get("table", str)
     for key in needed:
@@ -143,14 +150,14 @@ def read_settings(settings: Settings, needed: Collection[str]) -> Objects:
         time=data.get("time", str),
         id=data.get("id", str),
         features=data.get("features", (str, list)),
-        unlabelled=data.get("unlabelled", str, "refuse"),
+        without=tuple(data.get("without", list, [])),
     )
-    if columns.unlabelled not in ("refuse", "drop"):
-        raise data.error('unlabelled is "refuse" or "drop".', "unlabelled")
     if isinstance(columns.features, list) and not all(isinstance(name, str) for name in columns.features):
         raise data.error("features is the name of a column of text, or a list of names.", "features")
+    if columns.without and columns.features is not None:
+        raise data.error("features names the columns to use, without those not to use: give one.", "without")
     try:
-        return read_objects(file, columns, here / beside if beside else None)
+        return read_objects(file, columns, here / beside if beside else None), columns
     except ColumnError as error:
         raise data.error(str(error), error.key) from None
     except FileNotFoundError as error:
@@ -177,7 +184,7 @@ def read_objects(
         found = _from_libsvm(path, width)
     if len(found) == 0:
         raise ValueError(f"{path} has no rows.")
-    return _check_labels(found if beside is None else _join(found, beside, columns), columns.unlabelled)
+    return _with_plain_labels(found if beside is None else _join(found, beside, columns))
 
 
 def is_table(path: Path) -> bool:
@@ -200,7 +207,8 @@ def _read_frame(path: Path, columns: Columns) -> Any:
     pandas = extra("pandas", "cli")
     try:
         if path.suffix.lower() == ".parquet":
-            return pandas.read_parquet(path)
+            frame = pandas.read_parquet(path).rename(columns=str)
+            return frame if frame.index.names == [None] else frame.reset_index()
         return read_csv(
             path,
             identifier=columns.id,
@@ -219,16 +227,18 @@ def _from_frame(frame: Any, columns: Columns, name: str) -> Objects:
     special = columns.special()
     features = columns.features
     if features is None:
-        features = [column for column in frame.columns if column not in special.values()]
-    wanted = {key: [column] for key, column in special.items()}
+        features = [c for c in frame.columns if c not in special.values() and c not in columns.without]
+    wanted = {key: [column] for key, column in special.items()} | {"without": list(columns.without)}
     if columns.features is not None:
         wanted["features"] = [features] if isinstance(features, str) else features
     _check_columns(wanted, frame.columns, name)
     _check_flat(frame[[*special.values(), *([features] if isinstance(features, str) else features)]], name)
     X: Any = frame[features]
     if isinstance(features, str):  # a column of texts
-        X = _plain(X, features, name, True).astype(object)
-    values = {key: _plain(frame[column], column, name, key != "label") for key, column in special.items()}
+        if len(missing := np.flatnonzero(X.isna())):
+            raise ValueError(f"{name}: {have(f'no {features!r}', missing, len(X))}. Take these rows out.")
+        X = _plain(X).astype(object)
+    values = {key: _plain(frame[column]) for key, column in special.items()}
     return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
 
 
@@ -236,10 +246,9 @@ def _check_columns(wanted: dict[str, list[str]], there: Iterable[Any], name: str
     found = [str(column) for column in there]
     if twice := [column for column, times in Counter(found).items() if times > 1]:
         raise ValueError(f"{name} has {len(twice)} names of several columns: {', '.join(twice[:5])}.")
-    used = {column for columns in wanted.values() for column in columns}
     for key, columns in wanted.items():
         if missing := [str(column) for column in columns if column not in found]:
-            raise ColumnError(key, missing, [column for column in found if column not in used], name)
+            raise ColumnError(key, missing, found, name)
 
 
 def _check_flat(frame: Any, name: str) -> None:
@@ -252,12 +261,20 @@ def _check_flat(frame: Any, name: str) -> None:
             )
 
 
-def _plain(column: Any, what: str, name: str, complete: bool) -> AnyArray:
-    """Return a column as an array; refuse missing values if it has to be ``complete``."""
-    if complete and (missing := int(column.isna().sum())):
-        raise ValueError(
-            f"{name}: {missing:,} of {len(column):,} rows have no {what!r}. Take these rows out of the file."
-        )
+def have(what: str, rows: IntArray, n: int) -> str:
+    """A sentence about some of n rows: what they have, and which is the first."""
+    if len(rows) == 1:
+        return f"row {rows[0]} of {n:,} has {what}"
+    return f"{len(rows):,} of {n:,} rows have {what}, the first is row {rows[0]}"
+
+
+def without_time(times: AnyArray, dates: bool) -> IntArray:
+    """Rows whose time is missing or, where times have to be dates, is none."""
+    return undated_rows(times) if dates and times.dtype.kind not in "iuf" else missing_rows(times)
+
+
+def _plain(column: Any) -> AnyArray:
+    """Return a column as an array, of text if all of it is."""
     values: AnyArray = column.to_numpy()
     if values.dtype.kind != "O" or not all(isinstance(value, str) for value in values.tolist()):
         return values
@@ -273,8 +290,6 @@ def _from_npz(path: Path, columns: Columns, labels_elsewhere: bool) -> Objects:
         named = {"features": features, **special}
         _check_columns({key: [array] for key, array in named.items()}, stored.files, str(path))
         values = {key: stored[array] for key, array in special.items()}
-        if missing := len(missing_rows(values.get("id", np.empty(0)))):
-            raise ValueError(f"{path}: {missing:,} of {len(values['id']):,} rows have no {special['id']!r}.")
         if stored[features].ndim == 0:
             raise ValueError(f"{path}: {features!r} has no rows, it is a single value.")
         return Objects(str(path), stored[features], values.get("label"), values.get("time"), values.get("id"))
@@ -312,21 +327,13 @@ def _from_libsvm(path: Path, width: int | None) -> Objects:
     return Objects(str(path), X, y.astype(np.intp) if np.all(y == np.rint(y)) else y)
 
 
-def _check_labels(found: Objects, unlabelled: str) -> Objects:
-    """Return the same with None for missing labels, which are refused unless they are to be dropped."""
+def _with_plain_labels(found: Objects) -> Objects:
+    """Return the same with None for missing labels."""
     texts = [] if found.y is None or found.y.dtype.kind not in "OS" else found.y.tolist()
     if any(isinstance(label, bytes) for label in texts):
         raise ValueError(f"{found.name}: labels are numbers or text, not bytes.")
     if found.y is None or not len(missing := missing_rows(found.y)):
         return found
-    said = (
-        f"{found.name}: {len(missing):,} of {len(found):,} rows have no label, the first is row {missing[0]}"
-    )
-    if unlabelled == "refuse":
-        raise ValueError(
-            f'{said}. Take them out of the file, or leave them out with unlabelled = "drop" under [data].'
-        )
-    warnings.warn(f"{said}; they are left out.", stacklevel=2)
     known = np.delete(found.y, missing)
     if known.dtype.kind == "f" and np.all(known == np.rint(known)):
         known = known.astype(np.intp)  # they are floats only for want of an integer that is missing

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,8 +26,8 @@ from transcendent._utils.arrays import (
     take_rows,
 )
 from transcendent._utils.cells import check_names, pointing_out
-from transcendent._utils.estimators import take_on_input
-from transcendent.decisions import Decisions, p_values_of
+from transcendent._utils.estimators import check_detector, take_on_input
+from transcendent.decisions import Decisions, index_of, p_values_of
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
@@ -140,6 +140,7 @@ class ConformalEvaluator(DetectorWrapper):
         """Check what to fit on which rows; return it, and the labels as positions in ``classes_``."""
         for name in ("detectors_", "judges_"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
+        check_detector(self.estimator)
         check_form(self.p_value)
         check_calibration_label(self.calibration_label)
         X, y, codes = checked_training(self, X, y)
@@ -193,7 +194,7 @@ class ConformalEvaluator(DetectorWrapper):
         if n == 0:
             raise ValueError("X has 0 samples; there is nothing to decide.")
         if n <= size:
-            return judge(X)
+            return replace(judge(X), index=index_of(X))
         columns: dict[str, AnyArray] = {}
 
         def fill(rows: slice) -> None:
@@ -209,7 +210,7 @@ class ConformalEvaluator(DetectorWrapper):
             label="deciding",
             verbose=self.verbose,
         )
-        return Decisions(**columns, classes=self.classes_)  # type: ignore[arg-type]  # arrays all
+        return Decisions(**columns, classes=self.classes_, index=index_of(X))  # type: ignore[arg-type]  # arrays all
 
 
 class OneDetectorEvaluator(ConformalEvaluator):

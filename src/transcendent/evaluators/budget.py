@@ -90,10 +90,13 @@ class RejectionBudget(_Budget):
         """Whether the rejector changes while it decides."""
         return Traits.of(self.rejector).evolves
 
-    def decide(self, X: Any) -> Decisions:
-        """Label the objects of a period, and reject as many of them as the budget allows."""
+    def decide(self, X: Any, *labels: Any) -> Decisions:
+        """Label the objects of a period, and reject as many of them as the budget allows.
+
+        For a `ScoreEvaluator` X holds scores, and ``labels`` are the detector's answers.
+        """
         check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X)
+        decisions: Decisions = self.rejector_.decide(X, *labels)
         return decisions.within_budget(self.rate, count=self.count)
 
     def _check_budget(self) -> None:
@@ -165,10 +168,13 @@ class StreamingBudget(_Budget):
         self.decided_, self.rejected_, self.recent_ = 0, 0, np.empty((0, 2))
         return self
 
-    def decide(self, X: Any) -> Decisions:
-        """Label the next objects of the stream, in order, and reject those the budget allows."""
+    def decide(self, X: Any, *labels: Any) -> Decisions:
+        """Label the next objects of the stream, in order, and reject those the budget allows.
+
+        For a `ScoreEvaluator` X holds scores, and ``labels`` are the detector's answers.
+        """
         check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X)
+        decisions: Decisions = self.rejector_.decide(X, *labels)
         new = np.column_stack([decisions.ranking, decisions.second_ranking])
         trust = np.concatenate([self.recent_, new])
         rejected = self._rejected(trust, len(new))

@@ -27,18 +27,33 @@ class CrossConformalEvaluator(ConformalEvaluator):
 
     The label of an object is the one most folds predict. A tie goes to the higher mean credibility among the
     folds that predict the label, then to class order. It is accepted if at least ``quorum`` folds both
-    predict that label and accept it. The quorum is chosen when deciding: a larger one accepts less, and
-    nothing is refitted.
-
-    Parameters other than ``cv`` and ``n_jobs`` are those of `InductiveEvaluator`.
+    predict that label and accept it. A larger quorum accepts less; another one needs no new fit.
 
     Parameters
     ----------
+    estimator : classifier
+        The detector, fitted once for each fold.
+    measure : Measure, str or callable
+        How strange an object looks for each class; see `InductiveEvaluator`.
+    search : Search or str
+        How thresholds are found; see `InductiveEvaluator`.
     cv : int or splitter
         Number of stratified folds, or a scikit-learn splitter.
+    quorum : int or None
+        How many folds must both predict a label and accept it, unless ``decide`` is given another number; by
+        default more than half.
+    p_value : {"paper", "plus_one"}
+        Which p-value; see `transcendent.judging.p_values`.
+    calibration_label : {"predicted", "true"}
+        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
+    random_state : int, RandomState or None
+        Seeds the folds and a measure given by its name; a detector that draws has a ``random_state`` of
+        its own.
     n_jobs : int or None
         How many folds are fitted at once, in processes, and how many chunks of rows are decided at once,
         in threads.
+    verbose : bool
+        Whether long work shows its progress on a terminal.
 
     Attributes
     ----------
@@ -65,6 +80,8 @@ class CrossConformalEvaluator(ConformalEvaluator):
     True
     """
 
+    quorum: int | None = None  # also of an artifact that was written before there was one
+
     def __init__(
         self,
         estimator: BaseEstimator,
@@ -72,6 +89,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
         measure: Measure | Callable[[Any, Any], Any] | str = "auto",
         search: Search | str = "auto",
         cv: Any = 10,
+        quorum: int | None = None,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",
         random_state: Any = None,
@@ -82,6 +100,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
         self.measure = measure
         self.search = search
         self.cv = cv
+        self.quorum = quorum
         self.p_value = p_value
         self.calibration_label = calibration_label
         self.random_state = random_state
@@ -94,6 +113,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
         training, codes = self._start_fit(X, y, params)
         splits = list(folds(self.cv, codes, self.classes_, check_random_state(self.random_state))[0])
         check_every_fold_can_calibrate(splits, codes, self.classes_)
+        _check_quorum(self.quorum, len(splits))
         fitted = parallel.run(
             _fit_fold,
             ((i,) for i in range(len(splits))),
@@ -120,19 +140,24 @@ class CrossConformalEvaluator(ConformalEvaluator):
         X : array, sparse matrix or frame of shape (n, features)
             The rows to decide.
         quorum : int or None
-            How many folds must both predict the label and accept it; by default more than half.
+            How many folds must both predict the label and accept it; by default the evaluator's own quorum.
         """
         check_is_fitted(self)
-        k = len(self.detectors_)
-        if quorum is None:
-            quorum = k // 2 + 1
-        if not isinstance(quorum, int | np.integer) or not 1 <= quorum <= k:
-            raise ValueError(f"quorum={quorum!r} must be an integer between 1 and the {k} folds.")
-        return self._in_chunks(X, partial(self._vote, quorum=int(quorum)))
+        quorum = _check_quorum(self.quorum if quorum is None else quorum, len(self.detectors_))
+        return self._in_chunks(X, partial(self._vote, quorum=quorum))
 
     def _vote(self, X: Any, quorum: int) -> Decisions:
         pairs = zip(self.judges_, self.detectors_, strict=True)
         return vote([judge.judge(*detector.answer(X)) for judge, detector in pairs], quorum)
+
+
+def _check_quorum(quorum: int | None, k: int) -> int:
+    """The quorum of k folds: the one given, or more than half."""
+    if quorum is None:
+        return k // 2 + 1
+    if isinstance(quorum, bool) or not isinstance(quorum, int | np.integer) or not 1 <= quorum <= k:
+        raise ValueError(f"quorum={quorum!r} must be an integer between 1 and the {k} folds.")
+    return int(quorum)
 
 
 def _fit_fold(training: Training, splits: list[Split], i: int) -> tuple[Detector, Answer, IntArray]:

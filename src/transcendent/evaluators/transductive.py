@@ -33,17 +33,31 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     (approx-TCE). New objects are judged by one detector fitted on everything, against the pooled left-out
     scores.
 
-    Parameters other than ``cv`` and ``n_jobs``, and the attributes not listed, are those of
-    `InductiveEvaluator`.
+    The attributes not listed are the same as for `InductiveEvaluator`.
 
     Parameters
     ----------
+    estimator : classifier
+        The detector.
+    measure : Measure, str or callable
+        How strange an object looks for each class; see `InductiveEvaluator`.
+    search : Search or str
+        How thresholds are found; see `InductiveEvaluator`.
     cv : "loo", int or splitter
         Leave-one-out, a number of stratified folds, or a scikit-learn splitter whose test parts cover each
         row once. ``sklearn.model_selection.LeaveOneOut()`` is leave-one-out without shortcuts.
+    p_value : {"paper", "plus_one"}
+        Which p-value; see `transcendent.judging.p_values`.
+    calibration_label : {"predicted", "true"}
+        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
+    random_state : int, RandomState or None
+        Seeds the folds and a measure given by its name; a detector that draws has a ``random_state`` of
+        its own.
     n_jobs : int or None
         How many refits run at once, in processes, and how many chunks of rows are decided at once, in
         threads.
+    verbose : bool
+        Whether long work shows its progress on a terminal.
 
     Attributes
     ----------
@@ -98,7 +112,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         check_every_row_is_left_out(codes, self.classes_)
         splits, total = folds(self.cv, codes, self.classes_, check_random_state(self.random_state))
         started = time.perf_counter()
-        detector = training.fit(np.arange(len(codes)))
+        with parallel.working(
+            f"fitting {type(self.estimator).__name__} and its measure", verbose=self.verbose
+        ):
+            detector = training.fit(np.arange(len(codes)))
         seconds = time.perf_counter() - started
         answer = self._shortcut(training, detector) if isinstance(self.cv, str) else None
         if answer is None:

@@ -38,8 +38,20 @@ class ScoreEvaluator(BaseEstimator):
     ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, members), are
     combined as `CombinedMeasure` combines its members.
 
-    Parameters and attributes are those of `InductiveEvaluator` that need no detector; ``weights``
-    and ``bag`` are those of `CombinedMeasure`. To recalibrate, fit again.
+    The attributes are the ones of `InductiveEvaluator` that need no detector. To recalibrate, fit again.
+
+    Parameters
+    ----------
+    search : Search or str
+        How thresholds are found; see `InductiveEvaluator`.
+    p_value : {"paper", "plus_one"}
+        Which p-value; see `transcendent.judging.p_values`.
+    calibration_label : {"predicted", "true"}
+        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
+    weights : array of shape (members,) or None
+        How much each member of stacked scores counts: equally if None.
+    bag : {"class", "all"}
+        Which calibration objects a merged score is ranked among; see `CombinedMeasure`.
 
     Examples
     --------

@@ -54,7 +54,9 @@ def p_values(
     calibration_scores : array of shape (m,)
         Scores of calibration objects whose true label is the class in question, in any order.
     form : {"paper", "plus_one", "smoothed"}
-        Which p-value; see the module's description.
+        Which p-value of a score a, among n calibration scores: ``#{α ≥ a} / n``, which can be 0;
+        ``(#{α ≥ a} + 1) / (n + 1)``, which is valid under exchangeability; or
+        ``(#{α > a} + u · (#{α = a} + 1)) / (n + 1)`` with u uniform, which is exactly uniform then.
     random_state : int, RandomState or None
         Seeds the tie-breaking of the smoothed form.
 

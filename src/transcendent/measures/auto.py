@@ -31,7 +31,12 @@ _BOOSTED = (GradientBoostingClassifier, HistGradientBoostingClassifier, AdaBoost
 
 
 def choose_measure(estimator: Any) -> Measure:
-    """Return the measure that ``"auto"`` stands for, given a detector (fitted or not).
+    """Return the measure that ``"auto"`` stands for, given a detector.
+
+    Parameters
+    ----------
+    estimator : classifier or pipeline
+        The detector, fitted or not.
 
     Examples
     --------

@@ -26,10 +26,15 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
     only its labels are needed. Of rows with more than 2,000 columns, boosting uses the 2,000 that best
     separate the classes.
 
+    It ranks objects of all classes together. Thresholds per class, found on calibration objects, may then
+    reject far more of a rare class than they promised once the world has moved; a `RejectionBudget` holds
+    the share, and is how the benchmarks use it.
+
     Parameters
     ----------
     n_jobs : int or None
-        Number of jobs of the randomised trees; boosting uses the threads of OpenMP.
+        How many threads the ensembles use, one by default. On a machine that does nothing else, ``-1`` (one
+        per core) is quicker; beside other work boosting with several threads takes many times as long.
     random_state : int, RandomState or None
         Seed of the three ensembles.
 
@@ -55,7 +60,7 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
     )
     trees = ExtraTreesClassifier(200, n_jobs=n_jobs)
     models = [make_pipeline(DenseColumns(), coarse), make_pipeline(DenseColumns(), fine), trees]
-    opinions = [SecondOpinion(model, Probability()) for model in models]
+    opinions = [SecondOpinion(model, Probability(), n_jobs=n_jobs or 1) for model in models]
     return CombinedMeasure(opinions, bag="all", random_state=random_state)
 
 

@@ -34,7 +34,7 @@ def find_measure(name: str) -> Callable[..., Measure]:
     """Return what makes the measure of a name: ``"neighbour_ratio"`` or ``"NeighbourRatio"``, ``"drift"``."""
     found = _WORDS.get(name, name)
     if found not in (*_CLASSES, "drift_measure"):
-        known = _CLASSES if name[:1].isupper() else ("auto", *_WORDS)
+        known = (*_CLASSES, "drift") if name[:1].isupper() else ("auto", *_WORDS)
         raise MeasureError(f"there is no measure {name!r}{suggestion(name, known)}")
     make: Callable[..., Measure] = getattr(import_module("transcendent.measures"), found)
     return make

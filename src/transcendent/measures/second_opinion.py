@@ -1,10 +1,13 @@
 """The opinion of another model, fitted beside the detector."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import clone
 
+from transcendent._utils import parallel
 from transcendent._utils.arrays import FloatArray, chunks, count_rows, encode_labels, take_rows
 from transcendent._utils.estimators import see_through, transform
 from transcendent.leave_one_out.registry import find_shortcut
@@ -25,6 +28,9 @@ class SecondOpinion(Measure):
         What is fitted beside the detector.
     measure : "auto" or Measure
         How that classifier is read.
+    n_jobs : int or None
+        How many threads of OpenMP the classifier may use, -1 for one per core; by default as many as it
+        likes. Boosting with more threads than free cores takes many times as long as with one.
 
     Examples
     --------
@@ -39,14 +45,18 @@ class SecondOpinion(Measure):
 
     needs_rows = True
 
-    def __init__(self, estimator: Any, measure: Any = "auto") -> None:
+    n_jobs: int | None = None  # also of an artifact that was written before there was one
+
+    def __init__(self, estimator: Any, measure: Any = "auto", *, n_jobs: int | None = None) -> None:
         self.estimator = estimator
         self.measure = measure
+        self.n_jobs = n_jobs
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Fit the other classifier and its measure; its labels are positions in the detector's classes."""
         codes = encode_labels(y, estimator.classes_, "y")
-        self.estimator_ = clone(self.estimator).fit(X, codes)
+        with self._threads():
+            self.estimator_ = clone(self.estimator).fit(X, codes)
         transformers, classifier = see_through(self.estimator_)
         self.measure_ = resolve_measure(self.measure, self.estimator_)
         if self.measure_.needs_rows:
@@ -58,7 +68,14 @@ class SecondOpinion(Measure):
         transformers, classifier = see_through(self.estimator_)
         # In blocks, since its transformers may make sparse rows dense.
         blocks = (take_rows(X, rows) for rows in chunks(count_rows(X), _BLOCK))
-        return np.concatenate([self.measure_.scores(classifier, transform(transformers, b)) for b in blocks])
+        with self._threads():
+            scored = [self.measure_.scores(classifier, transform(transformers, block)) for block in blocks]
+        return np.concatenate(scored)
+
+    def _threads(self) -> AbstractContextManager[Any]:
+        return (
+            nullcontext() if self.n_jobs is None else parallel.openmp_threads(effective_n_jobs(self.n_jobs))
+        )
 
     @property
     def left_out_is_exact(self) -> bool:

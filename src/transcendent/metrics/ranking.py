@@ -77,6 +77,15 @@ def errors_caught(wrong: Any, credibility: Any, *, rejection_rate: float = 0.15)
     Rejectors are comparable at one rejection rate only, and this makes them so. Ties are cut as if in random
     order.
 
+    Parameters
+    ----------
+    wrong : bool array of shape (n,)
+        Which answers are wrong.
+    credibility : array of shape (n,)
+        What the objects are ranked by; higher = more trusted.
+    rejection_rate : float
+        Share of the objects to reject.
+
     Examples
     --------
     >>> from transcendent.metrics import errors_caught

@@ -142,7 +142,15 @@ class _OfClass(_SubsetRatio):
 
 @dataclass(frozen=True, repr=False)
 class F1(_OfClass):
-    """Harmonic mean of precision and recall of the positive class."""
+    """Harmonic mean of precision and recall of the positive class.
+
+    Parameters
+    ----------
+    pos_label : label or None
+        The positive class; by default the second of two. With more classes it must be given.
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     @staticmethod
     def ratio(tally: Tally) -> Parts:
@@ -152,7 +160,15 @@ class F1(_OfClass):
 
 @dataclass(frozen=True, repr=False)
 class Precision(_OfClass):
-    """Share of the objects predicted positive that are."""
+    """Share of the objects predicted positive that are.
+
+    Parameters
+    ----------
+    pos_label : label or None
+        The positive class; by default the second of two. With more classes it must be given.
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     @staticmethod
     def ratio(tally: Tally) -> Parts:
@@ -162,7 +178,15 @@ class Precision(_OfClass):
 
 @dataclass(frozen=True, repr=False)
 class Recall(_OfClass):
-    """Share of the positive objects in the subset that are predicted so."""
+    """Share of the positive objects in the subset that are predicted so.
+
+    Parameters
+    ----------
+    pos_label : label or None
+        The positive class; by default the second of two. With more classes it must be given.
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     @staticmethod
     def ratio(tally: Tally) -> Parts:
@@ -172,7 +196,13 @@ class Recall(_OfClass):
 
 @dataclass(frozen=True, repr=False)
 class Accuracy(_SubsetRatio):
-    """Share of right answers."""
+    """Share of right answers.
+
+    Parameters
+    ----------
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     of: Subset = "kept"
 
@@ -184,7 +214,13 @@ class Accuracy(_SubsetRatio):
 
 @dataclass(frozen=True, repr=False)
 class Error(_SubsetRatio):
-    """Share of wrong answers."""
+    """Share of wrong answers.
+
+    Parameters
+    ----------
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     of: Subset = "kept"
 
@@ -214,7 +250,13 @@ class RejectionRate(Ratio):
 
 @dataclass(frozen=True, repr=False)
 class ClassRejectionRate(Ratio):
-    """Share of the objects whose *true* label is ``label`` that are rejected."""
+    """Share of the objects whose *true* label is ``label`` that are rejected.
+
+    Parameters
+    ----------
+    label : label
+        The class.
+    """
 
     label: Any
 
@@ -229,7 +271,13 @@ class ClassRejectionRate(Ratio):
 
 @dataclass(frozen=True, repr=False)
 class MacroF1(_OfSubset):
-    """Mean of the classes' F1 scores; a class that occurs in neither answers nor truth is left out."""
+    """Mean of the classes' F1 scores; a class that occurs in neither answers nor truth is left out.
+
+    Parameters
+    ----------
+    of : {"kept", "rejected"}
+        Which objects it is computed from.
+    """
 
     of: Subset = "kept"
 
@@ -240,7 +288,17 @@ class MacroF1(_OfSubset):
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric. A metric that is undefined satisfies no bound."""
+    """A bound on a metric. A metric that is undefined satisfies no bound.
+
+    Parameters
+    ----------
+    metric : Metric
+        What is bounded.
+    sense : {">=", "<="}
+        Whether the bound is a lower or an upper one.
+    bound : float
+        The bound, between 0 and 1 for a ratio.
+    """
 
     metric: Metric
     sense: Literal[">=", "<="]

@@ -29,6 +29,11 @@ def area_under_time(values: Any) -> AreaUnderTime:
     A period in which the metric is undefined (NaN) is not zero: it is bridged by a straight line between its
     neighbours, left out at either end, and reported.
 
+    Parameters
+    ----------
+    values : array of shape (periods,)
+        The metric in each period, in order.
+
     Examples
     --------
     >>> from transcendent.metrics import area_under_time

@@ -146,6 +146,12 @@ def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]
     return positions[::step], labels[::step]
 
 
+def lone_points(values: FloatArray) -> IntArray:
+    """Positions of values whose neighbours are undefined: a line without markers does not show them."""
+    there = np.pad(~np.isnan(values), 1)
+    return np.flatnonzero(there[1:-1] & ~there[:-2] & ~there[2:])
+
+
 def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:
     """Say which series are undefined in which periods; nothing if none is."""
     by_periods: dict[tuple[int, ...], list[str]] = {}

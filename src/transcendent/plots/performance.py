@@ -20,6 +20,7 @@ from transcendent.plots.base import (
     dress,
     gaps,
     legend_beside,
+    lone_points,
     show_periods,
     show_shares,
     with_note,
@@ -125,16 +126,28 @@ class PerformanceDisplay(Display):
             interval=np.array(result.intervals(rejector, metric)[:2]) if intervals else None,
         )
 
+    def _draw_bars(self, ax: Any) -> None:
+        """Draw all bars as one area with gaps, which is many times faster than bars."""
+        edges = np.arange(len(self.periods))[:, None] + (-0.4, 0.4, 0.5)
+        heights = np.column_stack([self.rejection_rate] * 2 + [np.full(len(self.periods), np.nan)])
+        ax.fill_between(
+            edges.ravel(), 0, heights.ravel(), color="0.8", linewidth=0, label="all objects", zorder=1
+        )
+
     def _draw(self, *axes: Any) -> None:
         upper, lower = axes
         at = np.arange(len(self.periods))
         upper.plot(at, self.kept, label="kept", **KEPT)
         upper.plot(at, self.baseline, "--", color=BLACK, linewidth=1.1, label="all objects")
+        if len(lone := lone_points(self.baseline)):
+            upper.plot(lone, self.baseline[lone], "_", color=BLACK, markersize=7)
         upper.plot(at, self.rejected, label="rejected", **REJECTED)
         if self.interval is not None:
-            upper.fill_between(at, *self.interval, color=BLUE, alpha=0.25, linewidth=0, label="95% interval")
-        lower.fill_between([], [], [], color="0.8", label="all objects")  # a legend puts bars last
-        lower.bar(at, self.rejection_rate, width=0.8, color="0.8")
+            shade = {"color": BLUE, "alpha": 0.25}
+            upper.fill_between(at, *self.interval, **shade, linewidth=0, label="95% interval")
+            lone = lone_points(self.interval[0])
+            upper.vlines(lone, *self.interval[:, lone], **shade, linewidth=5)
+        self._draw_bars(lower)
         of_classes = {
             f"true class {shorten(c)}": rates
             for c, rates in zip(self.classes, self.class_rejection_rate, strict=True)

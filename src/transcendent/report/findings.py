@@ -114,12 +114,14 @@ class Findings:
 
     The page is about the first rejector: ``overall``, ``versus_chance``, ``unevenness``, ``by_class`` and
     ``by_period`` are its alone. ``step`` periods make one of ``by_period`` and of the figures.
+    ``new_classes`` are those that no training row had.
     """
 
     unit: str
     metric: Literal["F1", "accuracy"]
     periods: tuple[str, ...]
     n_classes: int
+    new_classes: frozenset[Any]
     positive: tuple[Any, ...]
     rejectors: tuple[RejectorFigures, ...]
     overall: Counts
@@ -163,6 +165,7 @@ def find(result: Backtest) -> Findings:
         metric="accuracy" if positive is None else "F1",
         periods=result.periods,
         n_classes=len(result.classes),
+        new_classes=frozenset(result.manifest.get("new_classes", ())),
         positive=() if positive is None else (result.classes[positive],),
         rejectors=rejectors,
         overall=overall,

@@ -4,6 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from transcendent._utils import parallel
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent.report import words
@@ -52,6 +53,7 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
         "others_at_same_rate": words.against_others(f),
         "uneven": words.uneven(f),
         "tiles": words.tiles(f),
+        "glossary": words.glossary(f),
         "biases": words.biases(f),
         "checked": "biases" in f.manifest,
         "limits": words.limits(f),
@@ -64,7 +66,7 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     return page
 
 
-def write_report(result: Backtest, path: Any, *, title: str | None = None) -> Path:
+def write_report(result: Backtest, path: Any, *, title: str | None = None, verbose: bool = True) -> Path:
     """Write `render_report` to a file, at once or not at all.
 
     Parameters
@@ -73,6 +75,8 @@ def write_report(result: Backtest, path: Any, *, title: str | None = None) -> Pa
         As for `render_report`.
     path : path
         The file; it is replaced if it exists, and its folder is made if it does not.
+    verbose : bool
+        Show on a terminal or in a notebook that the page is being written, and since when.
 
     Returns
     -------
@@ -80,7 +84,8 @@ def write_report(result: Backtest, path: Any, *, title: str | None = None) -> Pa
         The file.
     """
     target = Path(path)
-    page = render_report(result, title=title)
+    with parallel.working("writing the page", verbose=verbose):
+        page = render_report(result, title=title)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page.encode())
     return target

@@ -10,6 +10,7 @@ from transcendent.report.words import (
     counted,
     decimal,
     distinct,
+    new_classes,
     percent,
     plain,
     positive_name,
@@ -30,7 +31,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Names of columns, over which there may be names of groups of columns; rows; and notes below."""
+    """Names of columns, over which there may be names of groups of columns; rows; and notes below.
+
+    ``new`` are the names of rows about classes that no training row had.
+    """
 
     name: str
     caption: str
@@ -38,6 +42,7 @@ class Table:
     rows: Sequence[tuple[str, Sequence[Cell]]]
     groups: Sequence[tuple[str, int]] = ()
     notes: Sequence[str] = field(default_factory=list)
+    new: frozenset[str] = frozenset()
 
 
 def summary_table(f: Findings) -> Table:
@@ -73,9 +78,12 @@ def class_table(f: Findings) -> Table:
         notes.insert(
             0, f"Shown are the {len(names)} largest of {f.n_classes:,} classes; the others are one row."
         )
+    if f.new_classes:
+        notes.append(f"new: {new_classes(f)}.")
     columns = ["True class", "Objects", "Rejected", "Wrong", "Errors caught", "Wrong among the kept"]
     caption = f"What {plain(f.rejectors[0].name)} did, by true class"
-    return Table("by-class", caption, columns, rows, notes=notes)
+    new = (name for name, (label, _) in zip(names, f.by_class, strict=True) if label in f.new_classes)
+    return Table("by-class", caption, columns, rows, notes=notes, new=frozenset(new))
 
 
 def period_table(f: Findings) -> Table:

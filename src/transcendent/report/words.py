@@ -1,6 +1,7 @@
 """What the page says in words, and how it writes names and numbers."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,23 @@ from transcendent.report.findings import Findings
 
 UNDEFINED = "–"
 
+_EVALUATORS = {
+    "ICE": (
+        "InductiveEvaluator",
+        "inductive conformal evaluator, calibrated on training objects that were kept from its detector",
+    ),
+    "CCE": (
+        "CrossConformalEvaluator",
+        "cross-conformal evaluator, several inductive ones that vote",
+    ),
+    "TCE": (
+        "TransductiveEvaluator",
+        "transductive conformal evaluator, calibrated on every training object with detectors fitted "
+        "without it",
+    ),
+}
+_F1 = "harmonic mean of precision (how many alarms are right) and recall (how many positives are found)"
+_AURC = "area under the risk–coverage curve: mean error of the kept over all rejection rates; 0 is best"
 _FEW_ERRORS = 20
 _LONGEST_NAME = 48
 _LONGEST_TITLE = 160
@@ -31,7 +49,8 @@ def scope(f: Findings) -> str:
     parts = [_tested(f)]
     span = [plain(period, 24) for period in (f.periods[0], f.periods[-1])]
     parts.append(" to ".join(span) if len(f.periods) > 1 else span[0])
-    parts.append(counted(f.n_classes, "class"))
+    new = f", {len(f.new_classes):,} of them new after training" if f.new_classes else ""
+    parts.append(counted(f.n_classes, "class") + new)
     if positive := positive_name(f):
         parts.append(f"positive class {positive}")
     if description := (f.manifest.get("rejectors") or {}).get(f.rejectors[0].name):
@@ -74,6 +93,26 @@ def verdict(f: Findings) -> str:
         f"{name} would have rejected {rate} of {where} and caught {caught} of the detector's {errors}, "
         f"{chance[f.versus_chance]}; {_metric_of_kept(f)}."
     )
+
+
+def glossary(f: Findings) -> list[tuple[str, str]]:
+    """Abbreviations that the page uses, and what they stand for."""
+    described = f.manifest.get("rejectors") or {}
+    evaluators = [
+        (short, meaning)
+        for short, (kind, meaning) in _EVALUATORS.items()
+        if any(
+            re.search(rf"\b{short}\b", r.name) and kind in described.get(r.name, kind) for r in f.rejectors
+        )
+    ]
+    which = f"for class {positive_name(f)}" if f.positive else "averaged over the classes"
+    return [*evaluators, ("F1", f"{_F1}, {which}; 1 is best"), ("AURC", _AURC)]
+
+
+def new_classes(f: Findings) -> str:
+    """What it means that classes are new, and how many are."""
+    later = " before labels of it joined" if _retraining(f) else ", so every answer about it is wrong"
+    return f"no object in training had this class{later} ({len(f.new_classes):,} of {f.n_classes:,} classes)"
 
 
 def at_same_rate(f: Findings) -> str:
@@ -254,8 +293,9 @@ def counted(n: int, noun: str) -> str:
 def plain(text: Any, length: int = _LONGEST_NAME) -> str:
     """Any text on one line, without control characters, its middle left out if it is long."""
     line = " ".join(str(text).split())
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-    return shorten(shown, length) or "(no name)"
+    if not line.isprintable():
+        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return shorten(line, length) or "(no name)"
 
 
 def distinct(names: Iterable[Any]) -> list[str]:

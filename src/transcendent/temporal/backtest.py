@@ -3,11 +3,12 @@
 import inspect
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -32,12 +33,42 @@ from transcendent.decisions import Decisions, Rejector
 from transcendent.errors import InfeasibleError
 from transcendent.rejectors import Traits
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
-from transcendent.temporal.checkpoints import finished, open_checkpoints, read_period, write_period
+from transcendent.temporal.checkpoints import (
+    check_place,
+    discard,
+    finished,
+    open_checkpoints,
+    read_period,
+    remove_checkpoints,
+    write_period,
+)
 from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import Calendar, TimeSplit, in_order_of_time, time_split
+from transcendent.temporal.repeated import RepeatedBacktest, repeat
 from transcendent.temporal.result import Backtest, tight
 
 
+class _Options(TypedDict, total=False):
+    """The optional parameters of `backtest`, without its seed."""
+
+    labels: Any
+    period: Calendar | None
+    pos_label: Any
+    chronological: bool
+    retrain: Retraining | None
+    class_ratio: Mapping[Any, float] | None
+    allow: Collection[str]
+    unlabelled: Literal["refuse", "drop"]
+    folder: Any
+    fresh: bool
+    n_jobs: int | None
+    verbose: bool
+
+
+_Seeds = Sequence[int] | IntArray
+
+
+@overload
 def backtest(
     rejectors: Any,
     X: Any,
@@ -45,6 +76,28 @@ def backtest(
     times: Any,
     *,
     train: Any,
+    random_state: int = 0,
+    **options: Unpack[_Options],
+) -> Backtest: ...
+@overload
+def backtest(
+    rejectors: Any,
+    X: Any,
+    y: Any,
+    times: Any,
+    *,
+    train: Any,
+    random_state: _Seeds,
+    **options: Unpack[_Options],
+) -> RepeatedBacktest: ...
+def backtest(
+    rejectors: Any,
+    X: Any,
+    y: Any,
+    times: Any,
+    *,
+    train: Any,
+    labels: Any = None,
     period: Calendar | None = "month",
     pos_label: Any = None,
     chronological: bool = False,
@@ -53,10 +106,11 @@ def backtest(
     allow: Collection[str] = (),
     unlabelled: Literal["refuse", "drop"] = "refuse",
     folder: Any = None,
-    random_state: int = 0,
+    fresh: bool = False,
+    random_state: int | _Seeds = 0,
     n_jobs: int | None = None,
     verbose: bool = True,
-) -> Backtest:
+) -> Backtest | RepeatedBacktest:
     """Fit rejectors on the past and let them decide what came later, period by period.
 
     Parameters
@@ -67,6 +121,9 @@ def backtest(
         The data: rows, labels, and when each was seen.
     train : time, (time, time) or bool array
         The end of the training window, its start and end, or a mask of its rows. What is not older is tested.
+    labels : array of n rows or None
+        The detector's answers, for rejectors that judge scores: ``X`` then holds scores, as `ScoreEvaluator`
+        takes them, and the training window calibrates.
     period : {"year", "quarter", "month", "week", "day"} or None
         How test objects are grouped; None takes ``times`` as the names of periods.
     pos_label : label or None
@@ -85,9 +142,12 @@ def backtest(
         manifest counts the rows left out.
     folder : path or None
         Save progress here, so that the same call resumes an interrupted run. The finished result is saved
-        here too.
-    random_state : int
+        here too, and read by the same call instead of being computed again.
+    fresh : bool
+        Remove the backtest that the folder holds, if any, and start anew.
+    random_state : int or sequence of int
         Seeds every rejector, detector and judge whose own ``random_state`` is None, and the choice of labels.
+        Several seeds give one run each, in ``seed-0``, ``seed-1``, … of the folder, and a `RepeatedBacktest`.
     n_jobs : int or None
         How many rejectors run at once, in processes.
     verbose : bool
@@ -105,52 +165,34 @@ def backtest(
     >>> result.periods[:3], result.table["f1"].shape
     (('2020-05', '2020-06', '2020-07'), (48,))
     """
-    named = {name: seeded(r, random_state) for name, r in _named(rejectors, chronological).items()}
+    named = _named(rejectors, chronological, labels is not None)
     if not isinstance(retrain, Retraining | None):
         raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
     check_names(X)
-    rows, pointing = _labelled_rows(y, unlabelled), pointing_into(X)
-    X, labels, split = _checked(X, y, times, train, period, rows)
-    pos_label = positive_label(labels[split.train], pos_label)
-    biases = find_biases(X, labels, split, pos_label=pos_label, class_ratio=class_ratio)
+    n_rows, rows, pointing = count_rows(y), _labelled_rows(y, unlabelled), pointing_into(X)
+    X, y, split = _checked(X, y, times, train, period, rows)
+    answers = None if labels is None else _checked_answers(labels, rows, n_rows)
+    pos_label = positive_label(y[split.train], pos_label)
+    biases = find_biases(X, y, split, pos_label=pos_label, class_ratio=class_ratio)
     report_biases(biases, allow, stacklevel=2)
-    manifest: dict[str, Any] = plain(
-        {
-            "rejectors": {name: describe(rejector) for name, rejector in named.items()},
-            "train": train if np.ndim(train) == 0 or isinstance(train, tuple) else "rows of a mask",
-            "period": period,
-            "pos_label": pos_label,
-            "chronological": chronological,
-            "retrain": repr(retrain),
-            "random_state": random_state,
-            "biases": {bias.name: bias.message for bias in biases},
-            "unlabelled": count_rows(y) - len(rows),
-            "data": digest(X, labels, split.times, split.train, split.test),
-        }
-    )
-    checkpoints = None
-    if folder is not None:
-        extra("pyarrow", "frames")
-        manifest["fingerprints"] = {name: fingerprint(name, rejector) for name, rejector in named.items()}
-        if (done := finished(Path(folder), manifest)) is not None:
-            return done
-        checkpoints = open_checkpoints(Path(folder), manifest)
-    alone = effective_n_jobs(n_jobs) == 1
-    run = _Run(X, labels, rows, split, chronological, retrain, random_state, checkpoints, verbose and alone)
+    manifest = {
+        "rejectors": {},
+        "train": train if np.ndim(train) == 0 or isinstance(train, tuple) else "rows of a mask",
+        "period": period,
+        "pos_label": pos_label,
+        "chronological": chronological,
+        "retrain": repr(retrain),
+        "random_state": 0,
+        "biases": {bias.name: bias.message for bias in biases},
+        "unlabelled": n_rows - len(rows),
+        "data": digest(X, y, split.times, split.train, split.test, rows, [] if answers is None else answers),
+    }
+    run = _Run(X, y, answers, rows, split, chronological, retrain, pos_label, manifest)
+    run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
     with pointing:  # to rows as they were given, not to those of a period
-        outcomes = parallel.run(
-            _run_rejector,
-            named.items(),
-            shared=(run,),
-            total=len(named),
-            n_jobs=n_jobs,
-            label="backtest",
-            verbose=verbose and not alone,
-        )
-    result = _collect(run, dict(zip(named, outcomes, strict=True)), pos_label, manifest)
-    if folder is not None:
-        result.save(folder)
-    return result
+        if isinstance(random_state, Sequence | np.ndarray):
+            return repeat(partial(run_seed, several=True), random_state, folder)
+        return run_seed(random_state, folder)
 
 
 @dataclass(frozen=True)
@@ -159,13 +201,17 @@ class _Run:
 
     X: Any
     y: AnyArray
+    answers: AnyArray | None
     numbers: IntArray
     split: TimeSplit
     chronological: bool
     retrain: Retraining | None
-    random_state: int
-    checkpoints: Path | None
-    verbose: bool
+    pos_label: Any
+    manifest: dict[str, Any]
+    random_state: int = 0
+    checkpoints: Path | None = None
+    verbose: bool = False
+    note: str = ""
 
     def fit(self, rejector: Any, labelled: IntArray) -> Any:
         """Fit a clone on the training rows and on the labelled rows that can join them."""
@@ -173,10 +219,18 @@ class _Run:
         rows = np.concatenate([train, joining(labelled, self.y, train)])
         rows = rows[np.argsort(times[rows], kind="stable")]
         given = {"times": times[rows]} if self.chronological else {}
+        if self.answers is not None:
+            given["labels"] = self.answers[rows]
         return clone(rejector, safe=False).fit(take_rows(self.X, as_slice(rows)), self.y[rows], **given)
 
     def rows(self, period: int) -> IntArray:
         return self.split.test[self.split.periods.rows[period]]
+
+    def decide(self, fitted: Any, rows: IntArray) -> Decisions:
+        """Decide some rows: as they are, or as scores with the detector's answers."""
+        answers = () if self.answers is None else (self.answers[rows],)
+        decisions: Decisions = fitted.decide(take_rows(self.X, as_slice(rows)), *answers)
+        return decisions
 
 
 @dataclass(frozen=True)
@@ -184,6 +238,57 @@ class _Outcome:
     answers: Decisions
     seconds: dict[str, float]
     labelled: int
+
+
+def _run_seed(
+    run: _Run,
+    rejectors: dict[str, Any],
+    seed: int,
+    folder: Any,
+    *,
+    fresh: bool,
+    n_jobs: int | None,
+    verbose: bool,
+    several: bool = False,
+) -> Backtest:
+    """Run every rejector with one seed, or read what a folder holds of that run."""
+    named = {name: seeded(rejector, seed) for name, rejector in rejectors.items()}
+    described = {name: describe(rejector) for name, rejector in named.items()}
+    manifest = plain(run.manifest | {"rejectors": described, "random_state": seed})
+    checkpoints = None
+    if folder is not None:
+        extra("pyarrow", "frames")
+        check_place(Path(folder))
+        manifest["fingerprints"] = {name: fingerprint(name, rejector) for name, rejector in named.items()}
+        if fresh:
+            discard(Path(folder))
+        if (done := finished(Path(folder), manifest)) is not None:
+            return done
+        checkpoints = open_checkpoints(Path(folder), manifest)
+    alone = effective_n_jobs(n_jobs) == 1
+    note = f", seed {seed}" if several else ""
+    run = replace(
+        run,
+        manifest=manifest,
+        random_state=seed,
+        checkpoints=checkpoints,
+        verbose=verbose and alone,
+        note=note,
+    )
+    outcomes = parallel.run(
+        _run_rejector,
+        named.items(),
+        shared=(run,),
+        total=len(named),
+        n_jobs=n_jobs,
+        label=f"backtest{note}",
+        verbose=verbose and not alone,
+    )
+    result = _collect(run, dict(zip(named, outcomes, strict=True)))
+    if folder is not None:
+        result.save(folder)
+        remove_checkpoints(Path(folder))
+    return result
 
 
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:
@@ -207,17 +312,30 @@ def _checked(
     X, labels = indexable(X, column_or_1d(y, warn=True))
     if len(times) != len(labels):
         raise ValueError(f"times has {len(times)} entries for {len(labels)} rows.")
-    if len(rows) < len(labels):
+    n_rows = len(labels)
+    if len(rows) < n_rows:
         X, labels, times = take_rows(X, rows), labels[rows], take_rows(times, rows)
         if np.ndim(train) == 1 and not isinstance(train, tuple):
             train = np.asarray(train)[rows]
     labels = tight(labels)
     if labels.dtype == object:
         raise ValueError("y has labels of several types.")
-    return X, labels, time_split(times, train=train, period=period)
+    try:
+        return X, labels, time_split(times, train=train, period=period)
+    except ValueError as error:
+        if "row " not in str(error) or len(rows) == n_rows:
+            raise
+        raise ValueError(f"{error} (Rows are counted without those that have no label.)") from None
 
 
-def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest: dict[str, Any]) -> Backtest:
+def _checked_answers(labels: Any, rows: IntArray, n: int) -> AnyArray:
+    """The detector's answers about some of n rows."""
+    if len(labels) != n:
+        raise ValueError(f"labels has {len(labels)} entries for {n} rows.")
+    return as_labels(take_rows(labels, rows), "labels")
+
+
+def _collect(run: _Run, outcomes: dict[str, _Outcome]) -> Backtest:
     split = run.split
     in_order = split.test[np.concatenate(split.periods.rows)]
     return Backtest(
@@ -227,10 +345,11 @@ def _collect(run: _Run, outcomes: dict[str, _Outcome], pos_label: Any, manifest:
         y=run.y[in_order],
         answers={name: outcome.answers for name, outcome in outcomes.items()},
         classes=np.unique(run.y[np.concatenate([split.train, split.test])]),
-        pos_label=pos_label,
-        manifest=manifest
+        pos_label=run.pos_label,
+        manifest=run.manifest
         | {
-            "versions": versions(),
+            "new_classes": np.setdiff1d(run.y[split.test], run.y[split.train]).tolist(),
+            "versions": versions("lightgbm", "xgboost", "torch"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
             "labelled": {name: outcome.labelled for name, outcome in outcomes.items()},
@@ -245,19 +364,26 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
     labelled = known = np.empty(0, dtype=np.intp)
     since_fit: list[IntArray] = []
     parts: list[dict[str, AnyArray]] = []
-    periods = len(run.split.periods)
-    with parallel.Progress(f"backtest of {name}", periods, verbose=run.verbose, unit="period") as progress:
-        for i in range(periods):
+    periods, done = run.split.periods, 0
+    total = len(run.split.test)
+    with parallel.Progress(
+        f"backtest of {name}{run.note}", total, verbose=run.verbose, unit="object"
+    ) as progress:
+        for i in range(len(periods)):
             rows = run.rows(i)
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 fitted, known, since_fit = None, labelled, []
+            done += len(rows)
             part = read_period(run.checkpoints, name, i)
             if part is not None:
                 fitted = None  # it has not decided this period, from which it might have learnt
+                progress.skip(done)
             elif len(rows):
                 if fitted is None:
+                    first = not seconds["fit"]
                     try:
-                        fitted = _fit_up_to_now(run, rejector, known, since_fit, seconds)
+                        with progress.pause() if first else nullcontext():
+                            fitted = _fit_up_to_now(run, rejector, known, since_fit, seconds)
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
                 part = _decide_period(run, fitted, rows, i, seconds)
@@ -266,7 +392,7 @@ def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
                 parts.append(part)
                 since_fit.append(rows)
                 labelled = np.concatenate([labelled, part["labelled"]])
-            progress.show(i + 1)
+            progress.show(done, periods.labels[i])
     return _Outcome(_join(parts), seconds, len(labelled))
 
 
@@ -278,20 +404,19 @@ def _fit_up_to_now(
         fitted = run.fit(rejector, labelled)
     if Traits.of(fitted).evolves:
         for earlier in since_fit:
-            fitted.decide(take_rows(run.X, as_slice(earlier)))
+            run.decide(fitted, earlier)
     return fitted
 
 
 def _decide_period(
     run: _Run, fitted: Any, rows: IntArray, period: int, seconds: dict[str, float]
 ) -> dict[str, AnyArray]:
-    X = take_rows(run.X, as_slice(rows))
     with _timed(seconds, "decide"):
-        decisions = fitted.decide(X)
+        decisions = run.decide(fitted, rows)
     chosen = np.empty(0, dtype=np.intp)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
-        chosen = run.retrain.select(fitted, X, decisions, generator)
+        chosen = run.retrain.select(fitted, take_rows(run.X, as_slice(rows)), decisions, generator)
     columns = {key: tight(column) for key, column in decisions.columns().items() if key != "p_values"}
     return columns | {
         "labelled": rows[chosen],
@@ -313,7 +438,7 @@ def _timed(seconds: dict[str, float], work: str) -> Iterator[None]:
     seconds[work] += time.perf_counter() - started
 
 
-def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:
+def _named(rejectors: Any, chronological: bool, labels_given: bool) -> dict[str, Any]:
     if isinstance(rejectors, Mapping):
         pairs = [(str(name), rejector) for name, rejector in rejectors.items()]
     else:
@@ -325,7 +450,14 @@ def _named(rejectors: Any, chronological: bool) -> dict[str, Any]:
     if len(named) < len(pairs):
         raise ValueError("several rejectors have one name; give a dict that names them.")
     for name, rejector in named.items():
-        if isinstance(rejector, type) or not (isinstance(rejector, Rejector) and hasattr(rejector, "fit")):
+        judges = hasattr(rejector, "fit") and hasattr(rejector, "decide") and not isinstance(rejector, type)
+        if judges and (takes_labels := Traits.of(rejector).takes_labels) != labels_given:
+            raise TypeError(
+                f"{name} judges scores: give the detector's answers, too: labels=..."
+                if takes_labels
+                else f"labels are for rejectors that judge scores, such as ScoreEvaluator; {name} does not."
+            )
+        if not judges or not (takes_labels or isinstance(rejector, Rejector)):
             raise TypeError(
                 f"{name} is not a rejector but {rejector!r:.60}; a detector is wrapped in one, such as "
                 "InductiveEvaluator(detector), and several are given as a dict of names and rejectors."

@@ -101,7 +101,17 @@ def find_biases(
 
 
 def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel: int = 2) -> None:
-    """Raise biases that refuse, and warn of the others; skip those named in ``allow``."""
+    """Raise biases that refuse, and warn of the others.
+
+    Parameters
+    ----------
+    biases : list of Bias
+        What `find_biases` found.
+    allow : collection of str
+        Names of biases to ignore.
+    stacklevel : int
+        Which caller the warnings point at, counted from this function.
+    """
     allow = [allow] if isinstance(allow, str) else allow
     unknown = set(allow) - set(get_args(BiasName))
     if unknown:

@@ -3,25 +3,66 @@
 import hashlib
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 from transcendent._utils.arrays import AnyArray, from_npz, to_npz
 from transcendent._utils.files import write_whole
-from transcendent.temporal.result import Backtest
+from transcendent.temporal.result import FILES, Backtest
+
+_WAY_OUT = "Give another folder, or replace it: fresh=True, or --fresh."
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a folder whose files a backtest would overwrite though no backtest wrote them."""
+    checkpoints = folder / "checkpoints"
+    if (checkpoints / "run.json").exists():
+        return
+    there = [name for name in FILES if (folder / name).exists() and not is_backtest(folder)]
+    if checkpoints.exists() and (not checkpoints.is_dir() or any(checkpoints.iterdir())):
+        there.append("checkpoints")
+    if there:
+        raise ValueError(f"{folder} holds {there[0]}, which no backtest wrote. Give another folder.")
+
+
+def is_backtest(folder: Path) -> bool:
+    """Return whether a folder has the manifest of a finished backtest, be it damaged."""
+    try:
+        return "rejectors" in json.loads((folder / "manifest.json").read_text())
+    except ValueError:
+        return True  # damaged: nobody but `fresh` writes there
+    except OSError:
+        return False
 
 
 def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
-    """Open a folder for this run's periods; refuse one that holds another run's."""
+    """Open a folder for this run's periods; refuse one that holds periods of another run."""
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     written = checkpoints / "run.json"
-    if written.exists():
+    if written.exists() and any(checkpoints.glob("*.npz")):
         _check_same(written, manifest, folder)
     else:
         write_whole(written, json.dumps(manifest, indent=2).encode())
     return checkpoints
+
+
+def discard(folder: Path) -> None:
+    """Remove the backtest that a folder holds, finished or not, and no other file."""
+    remove_checkpoints(folder)
+    for name in (*FILES, "report.html"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what only an unfinished run needs."""
+    checkpoints = folder / "checkpoints"
+    for path in [*checkpoints.glob("*.npz"), checkpoints / "run.json"]:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # there may be something else in it
+        checkpoints.rmdir()
 
 
 def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
@@ -54,11 +95,11 @@ def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:
     try:
         there = json.loads(written.read_text())
     except ValueError:
-        raise ValueError(f"{written} cannot be read; delete {folder} and start anew.") from None
+        raise ValueError(f"{written} cannot be read. {_WAY_OUT}") from None
     differ = [key for key in here if there.get(key) != here[key]]
     if differ:
         what = _difference(differ[0], there.get(differ[0]), here[differ[0]])
-        raise ValueError(f"{folder} holds another backtest: {what}. Give another folder, or delete this one.")
+        raise ValueError(f"{folder} holds another backtest: {what}. {_WAY_OUT}")
 
 
 def _difference(key: str, was: Any, now: Any) -> str:
@@ -68,7 +109,11 @@ def _difference(key: str, was: Any, now: Any) -> str:
         return f"{key}: {_difference(name, was.get(name), now.get(name))}"
     if key == "data":
         return "the data are not the same"
-    return f"{key} was {was!r:.200}, is {now!r:.200}"
+    was, now = repr(was), repr(now)
+    same = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
+    start = max(0, same - 40)
+    before = "… " if start else ""
+    return f"{key} was {before}{was[start : start + 160]}, is {before}{now[start : start + 160]}"
 
 
 def _file(checkpoints: Path, name: str, period: int) -> Path:

@@ -21,6 +21,9 @@ _ENOUGH = 20
 class Retraining:
     """A budget of labels for every period, and how often rejectors are refitted with them.
 
+    A class that was not trained on joins the training rows when 20 of its objects have been labelled: with
+    fewer there is nothing to calibrate on.
+
     Attributes
     ----------
     labels : int
@@ -34,9 +37,6 @@ class Retraining:
     apart : float
         Least cosine distance between the objects chosen in one period, 0 to 1: of near-duplicates only the
         first is labelled, as long as there are others. Needs rows of numbers.
-
-    A class that was not trained on joins the training rows when 20 of its objects have been labelled: with
-    fewer there is nothing to calibrate on.
     """
 
     labels: int

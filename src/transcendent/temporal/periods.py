@@ -71,6 +71,8 @@ class TimeSplit:
 def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
     """Cut time into calendar years, quarters, months, ISO weeks or days, or take ``times`` as labels.
 
+    More than 20 years without an object are refused: a date such as 9999-12-31 or 1970-01-01 is wrong.
+
     Parameters
     ----------
     times : array of shape (n,)
@@ -79,8 +81,6 @@ def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
         that sort in the order of time.
     period : {"year", "quarter", "month", "week", "day"} or None
         Length of a period, aligned with the calendar (UTC). None takes ``times`` as the periods' labels.
-
-    More than 20 years without an object are refused: a date such as 9999-12-31 or 1970-01-01 is wrong.
 
     Examples
     --------
@@ -137,6 +137,14 @@ def time_split(
         numbers = _numbers(when[used], period)
         _check_gaps(when[used], numbers, int(numbers.min()), period, used)
     return TimeSplit(first, second, test, periods, when)
+
+
+def training_rows(times: Any, train: Any, period: Calendar | None) -> IntArray:
+    """Return the rows of a training window in the order of time, whether or not any come later."""
+    when = as_dates(times) if period else _labels(times)
+    trains, _, _ = _windows(when, train)
+    _check_not_empty(when, trains, "train", train)
+    return _in_order(when, trains)
 
 
 def in_order_of_time(times: AnyArray) -> AnyArray:

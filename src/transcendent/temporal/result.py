@@ -2,7 +2,8 @@
 
 import io
 import json
-from dataclasses import dataclass
+import textwrap
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -20,7 +21,8 @@ from transcendent._utils.arrays import (
 )
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
-from transcendent._utils.text import columns
+from transcendent._utils.tables import Table, figure
+from transcendent._utils.text import WIDTH, counted, visible
 from transcendent.decisions import Decisions
 from transcendent.metrics.performance import (
     SUBSETS,
@@ -35,20 +37,17 @@ from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 
 _SHOWN = {
-    "rejector": ("", "rejector"),
-    "rejection_rate": ("rejected of", "all"),
-    "positives_rejected": ("", "positives"),
-    "f1_baseline": ("F1 of", "all"),
-    "f1_kept": ("", "kept"),
-    "error_baseline": ("error of", "all"),
-    "error_kept": ("", "kept"),
-    "error_rejected": ("", "rejected"),
-    "errors_caught": ("errors", "caught"),
-    "caught_at_15": ("at 15%:", "caught"),
-    "f1_kept_at_15": ("", "F1 kept"),
-    "aurc": ("", "AURC"),
+    "rejected of": {"rejection_rate": "all", "positives_rejected": "positives"},
+    "F1 of": {"f1_baseline": "all", "f1_kept": "kept"},
+    "error of": {"error_baseline": "all", "error_kept": "kept", "error_rejected": "rejected"},
+    "errors": {"errors_caught": "caught"},
+    "at 15%": {"caught_at_15": "caught", "f1_kept_at_15": "F1 kept"},
+    "": {"aurc": "AURC"},
 }
+_SHORT = {"positives": "pos.", "rejected": "rej.", "F1 kept": "F1"}
 _BLOCK_CELLS = 1 << 20
+
+FILES = ("table.parquet", "decisions.parquet", "manifest.json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,10 +216,10 @@ class Backtest:
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         decisions = arrow.concat_tables([arrow.table(self._decision_columns(name)) for name in self.answers])
-        for name, table in (("table", arrow.table(self.table)), ("decisions", decisions)):
+        for name, table in zip(FILES, (arrow.table(self.table), decisions), strict=False):
             content = io.BytesIO()
             parquet.write_table(table, content)
-            write_whole(path / f"{name}.parquet", content.getvalue())
+            write_whole(path / name, content.getvalue())
         manifest = self.manifest | {
             "periods": list(self.periods),
             "classes": self.classes.tolist(),
@@ -261,15 +260,53 @@ class Backtest:
             manifest={key: value for key, value in manifest.items() if key != "ranked_by"},
         )
 
+    def to_latex(self) -> str:
+        """Return the summary as a LaTeX table, for documents that use the package booktabs."""
+        return self._shown().as_latex()
+
+    def plot(
+        self,
+        rejector: str | None = None,
+        metric: str = "f1",
+        *,
+        intervals: bool = False,
+        ax: Any = None,
+    ) -> Any:
+        """Draw a metric over time and what was rejected, as a `PerformanceDisplay`, which is returned.
+
+        Parameters
+        ----------
+        rejector : str or None
+            Whose decisions; by default the first rejector.
+        metric : str
+            One of the columns of ``table``.
+        intervals : bool
+            Draw the 95% bootstrap interval of the kept objects' metric.
+        ax : matplotlib Axes or None
+            Where to draw; by default a new figure.
+        """
+        display = extra("transcendent.plots", "plots").PerformanceDisplay
+        name = next(iter(self.answers)) if rejector is None else rejector
+        return display.from_backtest(self, name, metric, intervals=intervals).plot(ax)
+
     def __repr__(self) -> str:
-        span = f"{self.periods[0]} to {self.periods[-1]}"
-        title = f"{len(self.y):,} objects in {len(self.periods)} periods, {span}"
-        if self.pos_label is not None:
-            title += f"; positive is {self.pos_label!r}"
+        table = self._shown()
+        short = replace(table, head=[_SHORT.get(text, text) for text in table.head])
+        title, *notes = (textwrap.fill(visible(line), WIDTH) for line in (headline(self), *self._undefined()))
+        return "\n".join([title, short.as_text(), *notes])
+
+    def _repr_html_(self) -> str:
+        return self._shown().as_html(headline(self), self._undefined())
+
+    def _shown(self) -> Table:
+        groups = shown_groups(self.pos_label)
+        keys = [key for keys in groups.values() for key in keys]
         summary = self.summary()
-        rows = [[head[line] for head in _SHOWN.values()] for line in (0, 1)]
-        rows += [[_cell(summary[key][i]) for key in _SHOWN] for i in range(len(self.answers))]
-        return "\n".join([title, columns(rows), *self._undefined()])
+        return Table(
+            head=["rejector", *(text for keys in groups.values() for text in keys.values())],
+            rows=[[name, *(figure(summary[key][i]) for key in keys)] for i, name in enumerate(self.answers)],
+            groups=[(text, len(keys)) for text, keys in groups.items()],
+        )
 
     def _keys(self, name: str, values: AnyArray) -> dict[str, AnyArray]:
         """Key columns of a table with a row for each rejector, period and value."""
@@ -381,10 +418,18 @@ def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray
     return low, high
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return "–" if np.isnan(value) else f"{value:.4f}" if abs(value) < 0.1 else f"{value:.3f}"
+def headline(result: Backtest) -> str:
+    """Return the numbers of objects and periods, and the positive class, in one line."""
+    span = f"{result.periods[0]} to {result.periods[-1]}"
+    title = f"{counted(len(result.y), 'object')} in {counted(len(result.periods), 'period')}, {span}"
+    return title if result.pos_label is None else f"{title}; positive is {result.pos_label!r}"
+
+
+def shown_groups(pos_label: Any) -> dict[str, dict[str, str]]:
+    """Columns of the summary to show, with their headings, by group; without a positive class, one less."""
+    if pos_label is not None:
+        return _SHOWN
+    return _SHOWN | {"rejected of": {"rejection_rate": "all"}}
 
 
 def tight(values: AnyArray) -> AnyArray:

@@ -18,6 +18,7 @@ from transcendent._utils.arrays import (
     as_labels,
     encode_labels,
 )
+from transcendent._utils.tables import Table
 from transcendent.errors import InfeasibleError
 from transcendent.metrics.ratios import Constraint, Metric, RejectionRate, resolve_metric
 from transcendent.thresholds.counts import Counts, count
@@ -25,6 +26,7 @@ from transcendent.thresholds.counts import Counts, count
 On = Literal["credibility", "confidence", "both"]
 Constraints = Constraint | str | Sequence[Constraint | str]
 
+_MOST_SHOWN = 12
 _CONSTRAINT = re.compile(r"\s*(\w+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(%?)\s*")
 
 
@@ -76,16 +78,31 @@ class SearchResult:
         return self.gap is not None and self.gap <= 1e-9
 
     def __repr__(self) -> str:
+        thresholds = "; ".join(
+            f"{name} >= {abbreviate(values.round(4))}" for name, values in self._used().items()
+        )
+        return f"{type(self).__name__}({thresholds or 'nothing is rejected'}; {self._promise()})"
+
+    def _repr_html_(self) -> str:
+        used, hidden = self._used(), len(self.credibility_thresholds) - _MOST_SHOWN
+        shown = range(min(len(self.credibility_thresholds), _MOST_SHOWN))
+        table = Table(
+            head=["position of the class", *(f"{name} ≥" for name in used)],
+            rows=[[str(c), *(f"{values[c]:.4f}" for values in used.values())] for c in shown],
+        )
+        notes = [f"… and {hidden} more classes"] if hidden > 0 else []
+        kind = "thresholds per predicted class" if used else "nothing is rejected"
+        return table.as_html(f"{type(self).__name__}: {kind}", [*notes, self._promise()])
+
+    def _used(self) -> dict[str, FloatArray]:
+        """The thresholds that reject something, by what they are on."""
+        given = {"credibility": self.credibility_thresholds, "confidence": self.confidence_thresholds}
+        return {name: values for name, values in given.items() if values.any()}
+
+    def _promise(self) -> str:
         optimised = f"{self.objective} = {self.value:.4g}, {self._proof()}"
         reached = "a rule" if self.objective is None else optimised
-        given = [("credibility", self.credibility_thresholds), ("confidence", self.confidence_thresholds)]
-        thresholds = "; ".join(
-            f"{name} >= {abbreviate(values.round(4))}" for name, values in given if values.any()
-        )
-        return (
-            f"{type(self).__name__}({thresholds or 'nothing is rejected'}; "
-            f"in calibration: {reached}, {self.rejection_rate:.1%} rejected)"
-        )
+        return f"in calibration: {reached}, {self.rejection_rate:.1%} rejected"
 
     def _proof(self) -> str:
         if self.gap is None:

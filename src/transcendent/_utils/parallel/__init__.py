@@ -1,6 +1,7 @@
 """The one seam over joblib: many independent tasks, on the backend the caller chose."""
 
-from transcendent._utils.parallel.progress import Progress
+from transcendent._utils.parallel.progress import Progress, working
 from transcendent._utils.parallel.run import run, stream
+from transcendent._utils.parallel.worker import openmp_threads
 
-__all__ = ["Progress", "run", "stream"]
+__all__ = ["Progress", "openmp_threads", "run", "stream", "working"]

@@ -1,6 +1,9 @@
 """Progress bars, by tqdm, on terminals and in notebooks."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,16 +18,30 @@ class Progress:
 
     def __init__(self, label: str, total: int, *, verbose: bool, unit: str = "task") -> None:
         self._bar: Any = None
-        if verbose and not silenced and _someone_watches():
+        if verbose and _someone_watches():
             from tqdm.auto import tqdm  # which starts a thread: only where there is a bar
 
-            self._bar = tqdm(desc=label, total=total, unit=f" {unit}s", delay=DELAY, disable=False)
+            self._bar = tqdm(desc=label, total=total, unit=unit, delay=DELAY, disable=False)
 
     def show(self, done: int, note: str = "") -> None:
         """Show how many are done."""
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(done - self._bar.n)
+
+    def skip(self, done: int) -> None:
+        """Show how many are done, the last of them earlier: they say nothing about the time left."""
+        if self._bar is not None:
+            self._bar.initial += done - self._bar.n
+            self.show(done)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Do something that happens once: its time says nothing about the time left."""
+        began = 0.0 if self._bar is None else self._bar._time()
+        yield
+        if self._bar is not None:
+            self._bar.start_t += self._bar._time() - began
 
     def __enter__(self) -> Self:
         return self
@@ -36,5 +53,32 @@ class Progress:
             self._bar.close()
 
 
+@contextmanager
+def working(label: str, *, verbose: bool) -> Iterator[None]:
+    """Show what is being done and since when, if it takes more than two seconds; nobody knows how long."""
+    if not (verbose and _someone_watches()):
+        yield
+        return
+    done = Event()
+    clock = Thread(target=_tick, args=(label, done), daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        done.set()
+        clock.join()
+
+
+def _tick(label: str, done: Event) -> None:
+    if done.wait(DELAY):
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=label, bar_format="{desc} [{elapsed}]", leave=False) as bar:
+        bar.start_t -= DELAY
+        while not done.wait(1.0):
+            bar.refresh()
+
+
 def _someone_watches() -> bool:
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return not silenced and (sys.stderr.isatty() or "ipykernel" in sys.modules)

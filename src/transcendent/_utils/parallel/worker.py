@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -60,6 +60,14 @@ def _end_with(caller: int) -> None:
 def _thread_pools(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
     """The thread pools of this process; looked for again, in milliseconds, after further imports."""
     return ThreadpoolController()
+
+
+def openmp_threads(threads: int) -> AbstractContextManager[Any]:
+    """Limit the threads of OpenMP, for the thread that asks for it."""
+    limited: AbstractContextManager[Any] = _thread_pools(len(sys.modules)).limit(
+        limits=threads, user_api="openmp"
+    )
+    return limited
 
 
 @contextmanager

@@ -1,0 +1,165 @@
+"""The documentation as it is built: every public name is described in full, and pages fit a screen."""
+
+import importlib.util
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+import transcendent
+
+ROOT = Path(__file__).parents[1]
+PUBLIC = ["transcendent", *(f"transcendent.{name}" for name in transcendent._SUBPACKAGES)]
+NEVER_CALLED = (transcendent.Rejector, transcendent.measures.Measure, transcendent.thresholds.Search)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocstrings_handlers.python")
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def text(html):
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).replace("¶", "").split())
+
+
+@pytest.fixture(scope="module")
+def entries(site):
+    """For each heading its signature, and what each name in its lists of parameters or attributes is."""
+    page = (site / "reference.html").read_text("utf-8")
+    found = {}
+    for block in re.split(r'(?=<h\d id="[^"]+" class="doc doc-heading")', page)[1:]:
+        heading = text(re.match(r"<h\d.*?</h\d>", block, re.DOTALL)[0])
+        signature = re.search(r'<div class="doc-signature.*?</div>', block, re.DOTALL)
+        items = map(text, re.findall(r"<li class=\"doc-section-item[^>]+>\s*(<b>.*?)</li>", block, re.DOTALL))
+        described = {name: item for item in items for name in item.split(" (")[0].split(", ")}
+        found[heading] = (text(signature[0]) if signature else "", described)
+    return found
+
+
+def public_names():
+    for module in map(importlib.import_module, PUBLIC):
+        own = [name for name, value in vars(module).items() if isinstance(value, type)]
+        for name in getattr(module, "__all__", own):
+            yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def parameters(value):
+    """The parameters of a function or class; none of an error, which the package raises."""
+    if value in NEVER_CALLED or (isinstance(value, type) and issubclass(value, Exception)):
+        return None
+    return inspect.signature(value).parameters
+
+
+def test_every_public_name_has_its_signature_in_the_reference(entries):
+    assert not {path for path, _ in public_names()} - set(entries)
+    for path, value in public_names():
+        if (given := parameters(value)) is not None:
+            signature = entries[path][0]
+            assert signature.startswith(f"{path.rpartition('.')[2]}("), path
+            assert set(given) <= set(re.findall(r"(?<=[(,\s*])\w+", signature)), path
+
+
+def test_every_parameter_is_described_in_the_reference(entries):
+    """Parameters of a result are its attributes, and described as such."""
+    undescribed = [
+        f"{path}({name})"
+        for path, value in public_names()
+        for name in parameters(value) or ()
+        if not {name, f"*{name}", f"**{name}"} & set(entries[path][1])
+    ]
+    assert not undescribed
+
+
+def test_nothing_else_is_described_as_a_parameter(entries):
+    """A paragraph below a list of parameters would be."""
+    for path, value in public_names():
+        known = {*dir(value), *(parameters(value) or ())} if isinstance(value, type) else parameters(value)
+        described = {name.lstrip("*") for name in entries[path][1]}
+        assert all(name in known or name.endswith("_") for name in described), path
+
+
+def test_defaults_in_the_reference_match_the_signatures(entries):
+    checked = 0
+    for path, value in public_names():
+        for name, item in entries[path][1].items():
+            default = re.search(r", default: (.+?) ?\) –", item)
+            if default and default[1] != "MOST_BYTES":
+                assert eval(default[1], {}) == parameters(value)[name].default, (path, name)
+                checked += 1
+    assert checked > 100
+
+
+def test_choices_keep_their_quotes(entries):
+    assert (
+        '({"year", "quarter", "month", "week", "day"} or None'
+        in entries["transcendent.backtest"][1]["period"]
+    )
+    assert '({"kept", "rejected"}, default: ' in entries["transcendent.metrics.F1"][1]["of"]
+
+
+FRAMES = """<!doctype html><body><script>
+const names = NAMES, found = {};
+for (const name of names) {
+  const frame = document.createElement("iframe");
+  frame.style = "width: 1280px; height: 900px; border: 0";
+  frame.onload = () => {
+    const page = frame.contentDocument, right = page.querySelector("article").getBoundingClientRect().right;
+    const shown = [...page.querySelectorAll("article :is(pre > code, table, img)")];
+    const sticksOut = e => e.scrollWidth > e.clientWidth || e.getBoundingClientRect().right > right + 1;
+    found[name] = [shown.length, shown.filter(sticksOut).map(e => e.textContent.slice(0, 80))];
+    if (Object.keys(found).length == names.length) document.title = JSON.stringify(found);
+  };
+  frame.src = name;
+  document.body.append(frame);
+}
+</script>"""
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium to open the pages in")
+def test_code_tables_and_pictures_fit_a_screen_of_1280_pixels(site, tmp_path):
+    names = sorted(page.name for page in site.glob("*.html") if page.name != "404.html")
+    (site / "frames.html").write_text(FRAMES.replace("NAMES", json.dumps(names)), "utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    where = [f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom"]
+    command = ["chromium", *options, *where, (site / "frames.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    title = re.search(r"<title>(.+?)</title>", done.stdout, re.DOTALL)
+    found = json.loads(unescape(title[1]))
+    assert sum(count for count, _ in found.values()) > 150
+    assert not {name: wide for name, (_, wide) in found.items() if wide}
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs/images").glob("*.svg")), ids=lambda path: path.stem)
+def test_pictures_read_on_light_and_dark_pages(picture):
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "benchmarks/pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    svg = picture.read_text("utf-8")
+    assert svg == pictures.for_any_page(svg), "run python benchmarks/pictures.py"
+    drawn = re.sub(r"<pattern.*?</pattern>|#000000; stroke-width: 2\"", "", svg, flags=re.DOTALL)
+    tones = set(re.findall(r"#[0-9a-f]{6}\b", drawn))
+    assert {pictures.INK} < tones
+    assert all(contrast(tone, "#1e2129") > 3 and contrast(tone, "#ffffff") > 2 for tone in tones), tones
+
+
+def contrast(one, other):
+    """The ratio of luminances that WCAG defines."""
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour):
+    shares = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares]
+    return sum(weight * x for weight, x in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
