@@ -34,7 +34,7 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
     ----------
     n_jobs : int or None
         How many threads the ensembles use, one by default. On a machine that does nothing else, ``-1`` (one
-        per core) is quicker; beside other work boosting with several threads takes many times as long.
+        per core) is quicker; beside other work boosting with several threads takes several times as long.
     random_state : int, RandomState or None
         Seed of the three ensembles.
 

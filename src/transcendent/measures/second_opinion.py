@@ -30,7 +30,7 @@ class SecondOpinion(Measure):
         How that classifier is read.
     n_jobs : int or None
         How many threads of OpenMP the classifier may use, -1 for one per core; by default as many as it
-        likes. Boosting with more threads than free cores takes many times as long as with one.
+        likes. Boosting with more threads than free cores takes several times as long as with one.
 
     Examples
     --------
