@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -248,6 +249,52 @@ def test_a_proposal_may_be_written_elsewhere(here):
 def test_steps_that_are_no_detector(here, steps):
     (here / "x.toml").write_text(BARE.replace('class = "sklearn.svm.LinearSVC"', f"steps = {steps}"))
     assert "x.toml, line 9: " in run("fit x.toml -o gate", code=3).stderr
+
+
+def test_a_misspelt_column_of_a_step_is_named(here):
+    run("init objects.csv")
+    text = (here / "objects.toml").read_text().replace('"packer"', '"paker"')
+    (here / "objects.toml").write_text(text)
+    error = run("fit objects.toml -o gate", code=4).stderr
+    assert "paker" in error
+    assert "is no column; did you mean 'packer'?" in error
+
+
+def test_columns_of_text_are_read_as_text_whatever_a_batch_holds(here):
+    run("init objects.csv")
+    run("fit objects.toml -o gate")
+    new = pd.read_csv("new.csv")
+    expected = {}
+    for name, packer in {"as they are": new["packer"], "none": None, "numbers": 7, "flags": True}.items():
+        new.assign(packer=packer).to_csv("batch.csv", index=False)
+        run("decide gate batch.csv -o batch.parquet")
+        expected[name] = pd.read_parquet("batch.parquet")
+        new.assign(packer=packer).iloc[[3]].to_csv("one.csv", index=False)
+        run("decide gate one.csv -o one.parquet")
+        one = pd.read_parquet("one.parquet")
+        pd.testing.assert_frame_equal(one, expected[name].iloc[[3]].reset_index(drop=True))
+    pd.testing.assert_frame_equal(expected["numbers"], expected["flags"])
+
+
+def test_a_gate_of_old_rows_says_so(here):
+    run("init objects.csv")
+    said = run("fit objects.toml -o gate").stderr
+    labelled = pd.read_csv("objects.csv").dropna(subset=["verdict", "first_seen"])
+    train = tomllib.loads((here / "objects.toml").read_text())["split"]["train"]
+    later = (labelled["first_seen"] >= train) & (labelled["first_seen"] != "unknown")
+    found = re.search(
+        r"(\d+) labelled objects outside the training window left out; --train (\S+) takes", said
+    )
+    assert int(found[1]) == later.sum()
+    assert "left out" not in run(f"fit objects.toml -o gate --train {found[2]}").stderr.replace(
+        "; left out.", ""
+    )
+
+
+def test_a_refused_backtest_leaves_no_folder(here):
+    (here / "x.toml").write_text(BARE)
+    run("backtest x.toml", code=4)
+    assert not (here / "x").exists()
 
 
 def test_a_share_may_be_a_percentage(here):

@@ -406,7 +406,7 @@ class TestScores:
     def test_shapes(self):
         with pytest.raises(ValueError, match=r"scores must be \(objects, classes\) = \(300, 2\)"):
             ScoreEvaluator().fit(np.zeros((300, 3)), y, y)
-        with pytest.raises(ValueError, match="2 dimension"):
+        with pytest.raises(ValueError, match="a column for each class"):
             ScoreEvaluator().fit(np.zeros(300), y, y)
         fitted = ScoreEvaluator().fit(self.scores, y, y)
         with pytest.raises(ValueError, match="scores must be"):

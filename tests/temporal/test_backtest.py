@@ -11,6 +11,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
@@ -31,6 +32,7 @@ from transcendent import (
     StreamingBudget,
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.datasets import make_stream
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
 from transcendent.metrics.ranking import kept_shares
@@ -535,10 +537,11 @@ def test_fresh_removes_another_run_and_nothing_else(tmp_path):
 
 def test_a_folder_with_files_of_others_is_left_alone(tmp_path):
     ice = InductiveEvaluator(LinearSVC())
-    for name in ("checkpoints/model.pt", "table.parquet", "manifest.json"):
-        place = tmp_path / name.replace("/", "-")
+    files = [("checkpoints/model.pt", "[1]"), ("table.parquet", "[1]"), ("manifest.json", "[1]")]
+    for i, (name, text) in enumerate([*files, ("manifest.json", "theirs")]):
+        place = tmp_path / str(i)
         (place / name).parent.mkdir(parents=True)
-        (place / name).write_text("[1]")
+        (place / name).write_text(text)
         for fresh in (False, True):
             with pytest.raises(ValueError, match="which no backtest wrote"):
                 backtest(ice, X, Y, TIMES, train=TRAIN, folder=place, fresh=fresh)
@@ -756,3 +759,38 @@ def test_rows_of_odd_dates_are_counted_without_those_that_were_dropped():
     labels[:10], times[20] = np.nan, np.datetime64("1950-01-01")
     with pytest.raises(ValueError, match=r"row 10 .*Rows are counted without those that have no label"):
         backtest(InductiveEvaluator(LinearSVC()), X, labels, times, train=TRAIN, unlabelled="drop")
+
+
+@pytest.mark.parametrize("make", [pa.table, lambda frame: frame, pl.from_pandas])
+def test_frames_of_any_library_give_what_an_array_gives(make):
+    data = make_stream(1200, n_periods=6, concept=0.5, random_state=0)
+    X = np.round(data.X, 1)
+    X[600:620] = X[:20]
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    ice = InductiveEvaluator(LinearSVC())
+    with pytest.warns(TemporalBiasWarning, match="duplicates: 20 of"):
+        ours = backtest(ice, make(frame), data.y, data.times, train="2020-03")
+    with pytest.warns(TemporalBiasWarning):
+        theirs = backtest(ice, X, data.y, data.times, train="2020-03")
+    name = "InductiveEvaluator"
+    np.testing.assert_array_equal(ours.answers[name].credibility, theirs.answers[name].credibility)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "int64[pyarrow]", "string"])
+@pytest.mark.parametrize("missing", [0, 7])
+def test_nullable_labels_keep_their_type(kind, missing):
+    data = make_stream(1200, n_periods=6, concept=0.5, random_state=0)
+    y = pd.Series(data.y.astype(str) if kind == "string" else data.y).astype(kind)
+    y.iloc[:missing] = pd.NA
+    ice = InductiveEvaluator(LinearSVC())
+    result = backtest(ice, data.X, y, data.times, train="2020-03", unlabelled="drop")
+    expected = {"Int64": "i", "boolean": "b", "int64[pyarrow]": "i", "string": "U"}[kind]
+    assert result.y.dtype.kind == result.classes.dtype.kind == expected
+    assert result.answers["InductiveEvaluator"].labels.dtype.kind == expected
+
+
+def test_texts_of_numpy_are_labels():
+    data = make_stream(1200, n_periods=6, concept=0.5, random_state=0)
+    y = np.array(["good", "bad"], dtype=np.dtypes.StringDType())[data.y]
+    result = backtest(InductiveEvaluator(LinearSVC()), data.X, y, data.times, train="2020-03")
+    assert result.classes.tolist() == ["bad", "good"]

@@ -196,3 +196,12 @@ def test_a_frozen_detector_may_not_vary_at_all():
     frozen = FrozenEstimator(LinearSVC(random_state=0).fit(STREAM.X[:900], STREAM.y[:900]))
     same = run(rejectors={"ICE": InductiveEvaluator(frozen)})
     np.testing.assert_allclose(same.to_frame().query("metric == 'error_baseline'").eval("high - low"), 0)
+
+
+def test_a_rejector_with_a_seed_of_its_own_is_warned_about():
+    rejectors = {
+        "own": InductiveEvaluator(LinearSVC(), random_state=0),
+        "none": InductiveEvaluator(LinearSVC()),
+    }
+    with pytest.warns(UserWarning, match="^own: a random_state that is set"):
+        backtest(rejectors, *DATA, train="2020-03", random_state=[0, 1])

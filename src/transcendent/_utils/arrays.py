@@ -73,7 +73,7 @@ def as_labels(y: Any, name: str = "y") -> AnyArray:
             f"{name} has missing labels: {len(missing):,} of {len(labels):,} (None, NaN, NA or empty), the "
             f"first at row {missing[0]}. Leave such rows out: known = {known}; X[known], {name}[known]."
         )
-    return _whole_numbers(y, labels)
+    return np.array(labels.tolist()) if labels.dtype.kind == "T" else _whole_numbers(y, labels)
 
 
 def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
@@ -125,13 +125,30 @@ def mean_of_defined(values: FloatArray) -> FloatArray:
 
 
 def take_rows(X: Any, rows: IntArray | slice) -> Any:
-    """Return rows of an array, sparse matrix, pandas or polars frame, or list; slices of CSR copy nothing."""
+    """Return rows of an array, sparse matrix, frame of any library, or list; slices of CSR copy nothing."""
     if sp.issparse(X) and X.format == "csr" and isinstance(rows, slice):
         start, stop, _ = rows.indices(X.shape[0])
         low, high = X.indptr[start], X.indptr[stop]
         parts = (X.data[low:high], X.indices[low:high], X.indptr[start : stop + 1] - low)
         return type(X)(parts, shape=(stop - start, X.shape[1]), copy=False)
+    if _is_arrow(X):  # which scikit-learn indexes from 1.8 on, and never with slices
+        return X.take(np.arange(len(X))[rows])
     return _safe_indexing(X, rows)
+
+
+def take_column(X: Any, j: int) -> AnyArray:
+    """Return a column of an array or frame."""
+    return np.asarray(X.column(j) if _is_arrow(X) else _safe_indexing(X, j, axis=1))
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of a frame's columns; None if X is no frame."""
+    names = X.column_names if _is_arrow(X) else getattr(X, "columns", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _is_arrow(X: Any) -> bool:
+    return hasattr(X, "column_names") and hasattr(X, "take")
 
 
 def as_slice(rows: IntArray) -> IntArray | slice:

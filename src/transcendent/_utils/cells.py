@@ -8,9 +8,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import _safe_indexing
 
-from transcendent._utils.arrays import AnyArray, BoolArray, missing_rows
+from transcendent._utils.arrays import AnyArray, BoolArray, column_names, missing_rows, take_column
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -64,12 +63,13 @@ def _place(X: Any, refused: re.Match[str]) -> str | None:
         wrong = _are_refused(entries.data, refused)
         rows, columns = entries.row[wrong], entries.col[wrong]
     else:
-        each = (np.asarray(_safe_indexing(table, j, axis=1)) for j in range(table.shape[1]))
+        each = (take_column(table, j) for j in range(table.shape[1]))
         rows, columns = np.nonzero(np.stack([_are_refused(column, refused) for column in each], axis=1))
     if not len(rows):
         return None
     which = "It" if len(rows) == 1 else f"The first of {len(rows):,}"
-    name = f" ({str(X.columns[columns[0]])!r})" if hasattr(X, "columns") else ""
+    names = column_names(X)
+    name = f" ({names[columns[0]]!r})" if names else ""
     return f"{which} is in row {rows[0]}, column {columns[0]}{name}."
 
 

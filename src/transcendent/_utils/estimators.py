@@ -66,6 +66,13 @@ def seeded(estimator: Any, seed: int) -> Any:
     return copy
 
 
+def has_own_seed(estimator: Any) -> bool:
+    """Return whether a ``random_state`` is set in an estimator, nested ones included."""
+    params = estimator.get_params(deep=True) if isinstance(estimator, BaseEstimator) else {}
+    own = [value for name, value in params.items() if name.split("__")[-1] == "random_state"]
+    return any(seed is not None for seed in own)
+
+
 def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
     """Return False for subclasses with a ``predict`` of their own, such as pipelines that resample."""
     return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")

@@ -16,6 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
+from transcendent._utils.arrays import column_names, take_column
+
 _PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
 _version = cache(version)  # it reads and parses a file each time
 
@@ -80,9 +82,8 @@ def _parts(thing: Any) -> Iterator[Any]:
     if sp.issparse(thing):
         csr = thing.tocsr()
         arrays = [np.array(csr.shape), csr.indptr, csr.indices, csr.data]
-    elif hasattr(thing, "columns"):
-        names = np.array([str(column) for column in thing.columns])
-        arrays = [names, *(np.asarray(thing[column]) for column in thing.columns)]
+    elif (names := column_names(thing)) is not None:
+        arrays = [np.array(names), *(take_column(thing, j) for j in range(len(names)))]
     elif isinstance(thing, np.ndarray):
         arrays = [thing]
     else:

@@ -155,8 +155,11 @@ def fit(
     with console.writing(out):
         save(fitted, out, training_period=rows.period(), notes=experiment.notes(), signing_key=signing_key)
     artifact = read_artifact(out)
+    if left_out := experiment.later(rows):
+        console.say(f"note: {left_out}")
     console.show(
-        f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{showing.described(artifact)}",
+        f"{name}, fitted on {len(rows):,} objects, is in {out}.\n{showing.described(artifact)}"
+        f"\n\nnext: transcendent decide {out} OBJECTS",
         showing.facts(artifact),
         as_json,
     )
@@ -281,10 +284,9 @@ def backtest(
     experiment = Experiment.read(toml)
     folder = out or experiment.folder
     try:
-        with console.writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        read = (folder / "manifest.json").is_file() and not fresh
-        result = experiment.backtest(folder, jobs, fresh=fresh)
+        with console.filling(folder):
+            read = (folder / "manifest.json").is_file() and not fresh
+            result = experiment.backtest(folder, jobs, fresh=fresh)
     except OSError as error:
         if is_about_writing(error):
             raise console.OutputError(

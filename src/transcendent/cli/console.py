@@ -8,7 +8,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -140,6 +140,18 @@ def writing(what: Any) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"{what} cannot be written: {error.strerror or error}.") from error
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[None]:
+    """Make a folder to write to, and remove it should nothing have been written."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def show_warnings_as_lines() -> None:

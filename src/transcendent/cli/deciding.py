@@ -143,7 +143,11 @@ def decide_file(
             "or save a RejectionBudget and give the objects of a period in one file."
         )
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
-    columns = Columns(id=identifier, features=notes.get("features") or features["names"])
+    columns = Columns(
+        id=identifier,
+        features=notes.get("features") or features["names"],
+        text=tuple(notes.get("text", ())),
+    )
     if identifier is None and is_table(file):
         columns = replace(columns, id=notes.get("id"))
     objects = _read(file, columns, features["count"], named=identifier is not None)

@@ -12,12 +12,18 @@ _LONGEST_VALUE = (1 << 31) - 1
 
 
 def read_csv(
-    path: Path, *, identifier: str | None, label: str | None, time: str | None, use_all: bool
+    path: Path,
+    *,
+    identifier: str | None,
+    label: str | None,
+    time: str | None,
+    text: Collection[str],
+    use_all: bool,
 ) -> Any:
     """A frame of the values under each name of the header.
 
-    Ids, labels that are text, and times of eight digits stay as they are written. With ``use_all`` every
-    column is to be used, so that one without a name is refused too.
+    Ids, labels that are text, columns of ``text`` and times of eight digits stay as they are written. With
+    ``use_all`` every column is to be used, so that one without a name is refused too.
     """
     pandas = extra("pandas", "cli")
     limit = csv.field_size_limit(_LONGEST_VALUE)
@@ -37,7 +43,7 @@ def read_csv(
         encoding="utf-8-sig",
         index_col=False,
         low_memory=False,  # else the type of a column may change in the middle
-        dtype={} if time is None else {time: str},
+        dtype=dict.fromkeys(text if time is None else [*text, time], str),
     )
     if len(frame) != n_rows:
         raise ValueError(f"{path} has {n_rows:,} or {len(frame):,} rows, depending on how quotes are read.")

@@ -10,7 +10,7 @@ from transcendent.cli import console
 from transcendent.cli.experiment import Experiment, boundary, calendar, check_dates
 from transcendent.cli.settings import UsageError
 from transcendent.cli.survey import Problem, Takes, find_problems, listed
-from transcendent.cli.tables import Columns, Objects, read_objects, without_time
+from transcendent.cli.tables import Columns, Objects, read_objects
 from transcendent.temporal import Bias, TimeSplit, cut_periods, find_biases, time_split
 
 
@@ -83,11 +83,7 @@ def _settled(objects: Objects, cut: Any, none: str) -> Objects:
     """The objects that have a label and a time, as far as these are known at all."""
     if cut is not None:
         check_dates(objects, none)
-    known = objects.with_times(cut is not None).with_labels()
-    if objects.y is None and objects.times is not None:
-        rows = without_time(objects.times, cut is not None)
-        known = objects.take(np.setdiff1d(np.arange(len(objects)), rows))
-    return known
+    return objects.complete(cut is not None)
 
 
 def _span(seen: tuple[str, str], periods: dict[str, int]) -> str:

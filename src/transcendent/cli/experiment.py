@@ -12,12 +12,12 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, missing_rows
 from transcendent._utils.cells import pointing_into
-from transcendent._utils.dates import is_date
+from transcendent._utils.dates import as_dates, is_date
 from transcendent._utils.estimators import seeded
-from transcendent._utils.text import suggestion
+from transcendent._utils.text import counted, suggestion
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError
-from transcendent.cli.survey import Problem, Takes, find_problems, listed
+from transcendent.cli.survey import Problem, Takes, columns_of_text, find_problems, listed
 from transcendent.cli.tables import Columns, Objects, have, read_settings
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
 from transcendent.temporal.checkpoints import is_backtest
@@ -184,7 +184,19 @@ class Experiment:
     def notes(self) -> dict[str, Any]:
         """What deciding with an artifact needs to know of its rows."""
         data = self.settings.table("data")
-        return {key: data.values[key] for key in ("id", "features") if isinstance(data.values.get(key), str)}
+        notes = {key: data.values[key] for key in ("id", "features") if isinstance(data.values.get(key), str)}
+        text = columns_of_text(self.objects.X)
+        return notes | ({"text": text} if text else {})
+
+    def later(self, rows: Objects) -> str | None:
+        """A sentence about labelled objects seen after the training rows, and how they are fitted on, too."""
+        objects = self.objects.with_labels()
+        if (n := len(objects) - len(rows)) == 0 or objects.times is None or self.period is None:
+            return None
+        end = as_dates(objects.times).max().astype("datetime64[D]") + 1
+        return (
+            f"{counted(n, 'labelled object')} outside the training window left out; --train {end} takes all"
+        )
 
     def _choose(self, name: str | None) -> str:
         names = list(self.rejectors)

@@ -90,7 +90,7 @@ def _notes(objects: Objects, left_out: dict[str, str]) -> Iterator[str]:
     if objects.ids is not None and (again := len(objects) - len(set(objects.ids.tolist()))):
         yield f"{again:,} of {len(objects):,} ids occur more than once"
     if objects.times is None:
-        yield "there is no column with dates, so nothing to backtest on: --time names one"
+        yield "no column holds dates such as 2024-09-01, so there is nothing to backtest on"
 
 
 def _given(*names: str | None) -> list[str]:
@@ -102,7 +102,7 @@ def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> li
     encoded = [name for name in text if name not in left_out]
     if left_out:
         data = data | {"without": left_out}
-    known = objects.with_times(dates=True).with_labels()
+    known = objects.complete(dates=True)
     if len(known) < len(objects):
         data = data | {"unlabelled": "drop", "undated": "drop" if objects.times is not None else None}
     lines = [f"{key} = {_literal(value)}" for key, value in data.items() if value]

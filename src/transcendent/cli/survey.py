@@ -10,7 +10,7 @@ from sklearn.utils import get_tags
 from transcendent._utils.arrays import AnyArray, IntArray, missing_rows
 from transcendent._utils.dates import as_dates
 from transcendent._utils.extras import extra
-from transcendent._utils.text import some
+from transcendent._utils.text import some, suggestion
 from transcendent.cli.tables import Columns, Objects, have, without_time
 
 _FEW = 50  # different texts in a column that is worth one feature for each
@@ -51,6 +51,7 @@ def find_problems(objects: Objects, columns: Columns, takes: Takes, *, dates: bo
     """All that keeps these objects from being fitted; ``dates`` says whether times have to be dates."""
     found = [*_about_labels(objects, columns, takes), *_about_times(objects, columns, takes, dates)]
     if hasattr(objects.X, "columns"):
+        found += _about_names(objects, takes)
         text = columns_of_text(objects.X)
         numbers = objects.X.drop(columns=text)
         odd = {name: rows for name in text if len(rows := among_numbers(objects.X[name]))}
@@ -125,6 +126,12 @@ def _complaint(times: AnyArray) -> str:
     except ValueError as error:
         return str(error)
     return "every object needs a date"
+
+
+def _about_names(objects: Objects, takes: Takes) -> Iterator[Problem]:
+    there = [str(name) for name in objects.X.columns]
+    for name in sorted(takes.encoded - set(there)):
+        yield Problem([name], f"is no column{suggestion(name, there)}", ["correct columns under [detector]"])
 
 
 def _about_odd_cells(objects: Objects, odd: dict[str, IntArray]) -> Iterator[Problem]:

@@ -67,13 +67,25 @@ class Objects:
 
     def with_labels(self) -> "Objects":
         """Those that have a label."""
-        if self.y is None or not len(missing := missing_rows(self.y)):
+        return self if self.y is None else self._without(missing_rows(self.y))
+
+    def complete(self, dates: bool) -> "Objects":
+        """Those that have a label and a time, as far as these are known at all."""
+        known = self.with_labels()
+        return known if known.times is None else known._without(without_time(known.times, dates))
+
+    def _without(self, rows: IntArray) -> "Objects":
+        """These without some rows; labels and names of periods get their type back if none is missing now."""
+        if not len(rows):
             return self
-        known = self.take(np.setdiff1d(np.arange(len(self)), missing))
-        times = known.times
-        if times is not None and times.dtype == object:
-            times = np.array(times.tolist())  # names of periods, now that none is missing
-        return replace(known, y=np.array(known.y.tolist()), times=times)  # type: ignore[union-attr]
+        kept = self.take(np.setdiff1d(np.arange(len(self)), rows))
+        y, times = (
+            values
+            if values is None or values.dtype != object or len(missing_rows(values))
+            else np.array(values.tolist())
+            for values in (kept.y, kept.times)
+        )
+        return replace(kept, y=y, times=times)
 
     def with_times(self, dates: bool) -> "Objects":
         """These, without the labels of rows whose time is missing or, where it has to be a date, is none."""
@@ -105,7 +117,8 @@ class ColumnError(ValueError):
 
     def __init__(self, key: str, missing: list[str], there: list[str], where: str) -> None:
         if len(missing) == 1:
-            super().__init__(f"{where} has no column {missing[0]!r}{suggestion(missing[0], there)}")
+            hint = suggestion(missing[0], there) if there else "."
+            super().__init__(f"{where} has no column {missing[0]!r}{hint}")
         else:
             names = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
             super().__init__(f"{where} lacks {len(missing)} columns: {names}.")
@@ -114,13 +127,17 @@ class ColumnError(ValueError):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns (of a table) or arrays (of an npz file) mean what."""
+    """Which columns (of a table) or arrays (of an npz file) mean what.
+
+    ``text`` are columns whose values are text even where all of them look like numbers, or are missing.
+    """
 
     label: str | None = None
     time: str | None = None
     id: str | None = None
     features: str | list[str] | None = None
     without: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
 
     def special(self) -> dict[str, str]:
         """Those that are no features, by what they are for."""
@@ -214,6 +231,7 @@ def _read_frame(path: Path, columns: Columns) -> Any:
             identifier=columns.id,
             label=columns.label,
             time=columns.time,
+            text=columns.text,
             use_all=columns.features is None,
         )
     except (ValueError, OSError, extra("pyarrow", "cli").ArrowException) as error:
@@ -248,7 +266,7 @@ def _check_columns(wanted: dict[str, list[str]], there: Iterable[Any], name: str
         raise ValueError(f"{name} has {len(twice)} names of several columns: {', '.join(twice[:5])}.")
     for key, columns in wanted.items():
         if missing := [str(column) for column in columns if column not in found]:
-            raise ColumnError(key, missing, found, name)
+            raise ColumnError(key, missing, [column for column in found if column not in columns], name)
 
 
 def _check_flat(frame: Any, name: str) -> None:

@@ -1,6 +1,7 @@
 """The base of all conformal evaluators: detectors, their judges, and decisions in chunks of rows."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -215,6 +216,11 @@ class ConformalEvaluator(DetectorWrapper):
 
 class OneDetectorEvaluator(ConformalEvaluator):
     """An evaluator with one detector and one judge."""
+
+    def _fitting(self) -> AbstractContextManager[None]:
+        """Show that the detector is being fitted, if that takes long."""
+        label = f"fitting {type(self.estimator).__name__} and its measure"
+        return parallel.working(label, verbose=self.verbose)
 
     @property
     def estimator_(self) -> Any:

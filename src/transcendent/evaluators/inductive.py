@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from transcendent._utils import parallel
 from transcendent._utils.arrays import take_rows
 from transcendent._utils.cells import pointing_out
 from transcendent.evaluators.base import OneDetectorEvaluator
@@ -142,9 +141,7 @@ class InductiveEvaluator(OneDetectorEvaluator):
             generator = check_random_state(self.random_state)
             train, calibration = stratified_split(codes, self.classes_, self.calibration_size, generator)
         everything = len(calibration) == len(codes)
-        with parallel.working(
-            f"fitting {type(self.estimator).__name__} and its measure", verbose=self.verbose
-        ):
+        with self._fitting():
             detector = training.fit(train)
             answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
         return self._finish_fit([detector], [answer], [training.y[calibration]])

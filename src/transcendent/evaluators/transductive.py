@@ -112,9 +112,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         check_every_row_is_left_out(codes, self.classes_)
         splits, total = folds(self.cv, codes, self.classes_, check_random_state(self.random_state))
         started = time.perf_counter()
-        with parallel.working(
-            f"fitting {type(self.estimator).__name__} and its measure", verbose=self.verbose
-        ):
+        with self._fitting():
             detector = training.fit(np.arange(len(codes)))
         seconds = time.perf_counter() - started
         answer = self._shortcut(training, detector) if isinstance(self.cv, str) else None

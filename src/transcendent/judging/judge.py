@@ -195,6 +195,11 @@ class ScoreEvaluator(BaseEstimator):
 
 def _check_scores(scores: Any, n: int, n_classes: int, n_members: int | None = None) -> FloatArray:
     shape = (n, n_classes) if n_members is None else (n, n_classes, n_members)
+    if np.ndim(scores) == 1 and n_classes == 2:
+        raise ValueError(
+            "scores need a column for each class. If s is higher the more an object looks like the second of "
+            "two, pass numpy.column_stack([s, -s])."
+        )
     checked = as_finite(scores, "scores", ndim=len(shape))
     if checked.shape != shape:
         axes = ", ".join(("objects", "classes", "members")[: len(shape)])

@@ -2,6 +2,7 @@
 
 import inspect
 import time
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import clone
-from sklearn.utils import column_or_1d, indexable
+from sklearn.utils import indexable
 
 from transcendent._utils import parallel
 from transcendent._utils.arrays import (
@@ -26,9 +27,10 @@ from transcendent._utils.arrays import (
     unlabelled_rows,
 )
 from transcendent._utils.cells import check_names, pointing_into
-from transcendent._utils.estimators import seeded
+from transcendent._utils.estimators import has_own_seed, seeded
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
+from transcendent._utils.text import some
 from transcendent.decisions import Decisions, Rejector
 from transcendent.errors import InfeasibleError
 from transcendent.rejectors import Traits
@@ -118,7 +120,8 @@ def backtest(
     rejectors : rejector, list or dict of rejectors
         Unfitted evaluators or baselines. They are cloned, not changed. In a dict the keys name them.
     X, y, times : arrays of n rows
-        The data: rows, labels, and when each was seen.
+        The data: rows, labels, and when each was seen. They are matched by position; the index of a frame or
+        series is not consulted.
     train : time, (time, time) or bool array
         The end of the training window, its start and end, or a mask of its rows. What is not older is tested.
     labels : array of n rows or None
@@ -191,6 +194,7 @@ def backtest(
     run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
     with pointing:  # to rows as they were given, not to those of a period
         if isinstance(random_state, Sequence | np.ndarray):
+            _warn_of_own_seeds(named)
             return repeat(partial(run_seed, several=True), random_state, folder)
         return run_seed(random_state, folder)
 
@@ -291,6 +295,15 @@ def _run_seed(
     return result
 
 
+def _warn_of_own_seeds(rejectors: dict[str, Any]) -> None:
+    if own := [name for name, rejector in rejectors.items() if has_own_seed(rejector)]:
+        warnings.warn(
+            f"{some(own)}: a random_state that is set stays the same with every seed, and the intervals "
+            "leave out the chance in it. Leave it at None.",
+            stacklevel=3,
+        )
+
+
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:
     """Positions of the rows that have a label; unless they are to be dropped, the others are refused."""
     if unlabelled not in ("refuse", "drop"):
@@ -309,15 +322,15 @@ def _checked(
     """Some of the rows, their labels, and how time splits them."""
     if times is None:
         raise ValueError("times is None: a backtest needs to know when each row was seen.")
-    X, labels = indexable(X, column_or_1d(y, warn=True))
-    if len(times) != len(labels):
-        raise ValueError(f"times has {len(times)} entries for {len(labels)} rows.")
-    n_rows = len(labels)
+    n_rows = count_rows(y)
+    X, y = indexable(X, y)
+    if len(times) != n_rows:
+        raise ValueError(f"times has {len(times)} entries for {n_rows} rows.")
     if len(rows) < n_rows:
-        X, labels, times = take_rows(X, rows), labels[rows], take_rows(times, rows)
+        X, y, times = (take_rows(values, rows) for values in (X, y, times))
         if np.ndim(train) == 1 and not isinstance(train, tuple):
             train = np.asarray(train)[rows]
-    labels = tight(labels)
+    labels = tight(as_labels(y))
     if labels.dtype == object:
         raise ValueError("y has labels of several types.")
     try:

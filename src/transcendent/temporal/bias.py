@@ -9,7 +9,15 @@ import scipy.sparse as sp
 from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels, row_keys
+from transcendent._utils.arrays import (
+    AnyArray,
+    BoolArray,
+    IntArray,
+    abbreviate,
+    as_labels,
+    row_keys,
+    take_column,
+)
 from transcendent._utils.dates import first_and_last
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
@@ -274,10 +282,8 @@ def _row_keys(X: Any) -> AnyArray:
         isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf"
     ):
         return row_keys(values)
-    if hasattr(X, "itertuples"):
-        X = X.itertuples(index=False, name=None)
-    elif hasattr(X, "rows"):
-        X = X.rows()
+    if hasattr(X, "columns"):
+        X = zip(*(take_column(X, j).tolist() for j in range(X.shape[1])), strict=True)
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(_as_key(row), len(numbers)) for row in X])
 

@@ -32,7 +32,7 @@ def is_backtest(folder: Path) -> bool:
     try:
         return "rejectors" in json.loads((folder / "manifest.json").read_text())
     except ValueError:
-        return True  # damaged: nobody but `fresh` writes there
+        return (folder / "decisions.parquet").exists()  # damaged, and ours; `fresh` alone writes there
     except OSError:
         return False
 
@@ -109,6 +109,8 @@ def _difference(key: str, was: Any, now: Any) -> str:
         return f"{key}: {_difference(name, was.get(name), now.get(name))}"
     if key == "data":
         return "the data are not the same"
+    if was is None or now is None:
+        return f"{key} is {'new' if was is None else 'not there any more'}"
     was, now = repr(was), repr(now)
     same = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
     start = max(0, same - 40)
