@@ -17,6 +17,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier, VotingClassifier
@@ -136,10 +137,11 @@ def labels() -> None:
     ice = {"ICE": InductiveEvaluator(SVM, verbose=False)}
     print("| labels a month | chosen | AUT F1 all | AUT F1 kept | error all | of kept | rejected |")
     print("|---|---|---|---|---|---|---|")
-    choices: tuple[Choice, ...] = ("rejected", "margin", "random", "mixed")
+    choices: tuple[Choice, ...] = ("rejected", "drawn", "margin", "random")
     budgets = [None, *(Retraining(n, choose) for n in (50, 400) for choose in choices)]
     for retrain in budgets:
-        rows = [rows_of(run(apps, ice, seed, retrain=retrain))["ICE"] for seed in SEEDS]
+        found = Parallel(n_jobs=2)(delayed(run)(apps, ice, seed, retrain=retrain) for seed in SEEDS)
+        rows = [rows_of(result)["ICE"] for result in found]
         keys = ("aut_f1_baseline", "aut_f1_kept", "error_baseline", "error_kept", "rejection_rate")
         cells = [spread([row[key] for row in rows]) for key in keys]
         named = f"{retrain.labels} | {retrain.choose}" if retrain else "0 | –"

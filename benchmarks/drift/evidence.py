@@ -4,7 +4,7 @@ import os
 import sys
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def parts() -> dict[str, Any]:
         name: SecondOpinion(model, Margin() if name == "LinearSVC" else Probability())
         for name, model in DETECTORS.items()
     }
-    preset = dict(zip(PRESET, drift_measure(n_jobs=2).measures, strict=True))
+    preset = dict(zip(PRESET, drift_measure(n_jobs=2, new_classes=False).measures, strict=True))
     others = {name: SecondOpinion(model, Probability()) for name, model in OTHERS.items()}
     return {**own, **preset, **others, "neighbours": NeighbourRatio(5, metric="cosine")}
 
@@ -77,6 +77,16 @@ class Evidence:
                 self.calibration[:, :, columns], self.calibration_y, self.calibration_labels[detector]
             )
         return rejector.decide(self.test[:, :, columns], self.labels[detector])
+
+    def beside(self, other: "Evidence", name: str) -> "Evidence":
+        """This evidence, with a part of other evidence about the same objects."""
+        m = other.names.index(name)
+        return replace(
+            self,
+            names=[*self.names, name],
+            calibration=np.concatenate([self.calibration, other.calibration[:, :, [m]]], axis=2),
+            test=np.concatenate([self.test, other.test[:, :, [m]]], axis=2),
+        )
 
     def ranked(self, detector: str, trust: Any) -> Decisions:
         """A detector's answers ranked by any number, higher = more trusted."""
@@ -171,3 +181,35 @@ def _compute(path: Path, seed: int, data: Dataset, split: TimeSplit, available: 
     sys.stderr.write(
         f"{path.name}: {time.perf_counter() - started:.0f} s, of which fitting {seconds[-1]:.0f} s\n"
     )
+
+
+def rejectors(evidence: Evidence, detector: str) -> dict[str, Decisions]:
+    """The detector's own measure, every other alone, a soft vote, and the preset."""
+    codes = np.searchsorted(evidence.classes, evidence.labels[detector])
+    voters = [evidence.names.index(name) for name in ("random forest", "LightGBM", "MLP")]
+
+    def of_label(parts: list[int]) -> Any:
+        """Minus the mean score of the detector's label: of probabilities, the mean probability."""
+        return -evidence.test[np.arange(len(codes)), codes][:, parts].mean(axis=1)
+
+    return {
+        "its own measure": evidence.judged(detector, [detector], bag="class"),
+        "its own, raw": evidence.ranked(detector, of_label([evidence.names.index(detector)])),
+        **{
+            name: evidence.judged(detector, [name], bag="class")
+            for name in evidence.names
+            if name not in (detector, "neighbours")
+        },
+        "soft vote, raw": evidence.ranked(detector, of_label(voters)),
+        "drift_measure()": evidence.judged(detector, PRESET),
+    }
+
+
+def least_trusted(answers: Decisions, period: Any, rate: float) -> Any:
+    """Which objects are rejected if this share of every period is."""
+    rejected = np.zeros(len(period), dtype=bool)
+    for one in np.unique(period):
+        rows = np.flatnonzero(period == one)
+        order = np.argsort(answers.credibility[rows], kind="stable")
+        rejected[rows[order[: round(rate * len(rows))]]] = True
+    return rejected

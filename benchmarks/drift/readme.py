@@ -8,8 +8,9 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from run import PAGE, SEEDS, apps_evidence, least_trusted, rejectors, save, write
-from tables import collect, intervals, markdown
+from evidence import least_trusted, rejectors
+from run import SEEDS, apps_evidence, write
+from tables import PAGE, collect, intervals, markdown, save
 
 
 def table() -> str:

@@ -1,6 +1,6 @@
 """Fills the tables and figures of docs/benchmarks.md.
 
-python benchmarks/drift/run.py                    # everything, about two hours on two cores
+python benchmarks/drift/run.py                    # everything, several hours on two cores
 python benchmarks/drift/run.py apigraph budget    # some of its sections, which are the functions below
 
 TRANSCENDENT_DATA names the folder with the data, TRANSCENDENT_CACHE one for what is computed once
@@ -20,15 +20,15 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from evidence import CACHE, DETECTORS, PRESET, Evidence, gather, parts
-from loop import BUDGETS, CHOICES, results
+from evidence import DETECTORS, PRESET, Evidence, gather, least_trusted, parts, rejectors
+from families import families, lamda, rejectors_of_families
+from learning import judge, judge_choice, loop, loop_choice, promises
 from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.feature_selection import SelectKBest
 from sklearn.svm import LinearSVC
-from tables import AT_15, collect, interval, intervals, markdown
+from tables import AT_15, PAGE, collect, interval, intervals, markdown, save
 from tried import BaggedSVMs, ClusterDistance, Novelty, ProjectedDensity
 
 from transcendent import (
@@ -42,7 +42,7 @@ from transcendent import (
 )
 from transcendent._utils.arrays import row_keys
 from transcendent.baselines import ProbabilityThresholds
-from transcendent.datasets import Dataset, load_apigraph, load_lamda, load_nvd, load_trec07p
+from transcendent.datasets import Dataset, load_apigraph, load_nvd, load_trec07p
 from transcendent.measures import drift_measure
 from transcendent.measures.drift import DenseColumns
 from transcendent.metrics import F1, RejectionRate
@@ -50,8 +50,7 @@ from transcendent.plots.base import COLOURS
 from transcendent.temporal import backtest, cut_periods, time_split
 
 SEEDS = range(5)
-FEW_SEEDS = range(1)  # boosting takes its time with many classes
-PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
+FEW_SEEDS = range(1)
 SVM = LinearSVC(C=0.1)
 TRIED = {
     "bagged SVMs": BaggedSVMs(),
@@ -133,28 +132,6 @@ def apps_evidence(kind: str, seed: int) -> Evidence:
     apps = load_apigraph(deduplicate=kind == "deduplicated")
     available = {name: part for name, part in parts().items() if seed == 0 or name != "neighbours"}
     return gather(f"apigraph-{kind}", seed, apps, time_split(apps.times, train="2013"), available)
-
-
-def rejectors(evidence: Evidence, detector: str) -> dict[str, Decisions]:
-    """The detector's own measure, every other alone, a soft vote, and the preset."""
-    codes = np.searchsorted(evidence.classes, evidence.labels[detector])
-    voters = [evidence.names.index(name) for name in ("random forest", "LightGBM", "MLP")]
-
-    def of_label(parts: list[int]) -> Any:
-        """Minus the mean score of the detector's label: of probabilities, the mean probability."""
-        return -evidence.test[np.arange(len(codes)), codes][:, parts].mean(axis=1)
-
-    return {
-        "its own measure": evidence.judged(detector, [detector], bag="class"),
-        "its own, raw": evidence.ranked(detector, of_label([evidence.names.index(detector)])),
-        **{
-            name: evidence.judged(detector, [name], bag="class")
-            for name in evidence.names
-            if name not in (detector, "neighbours")
-        },
-        "soft vote, raw": evidence.ranked(detector, of_label(voters)),
-        "drift_measure()": evidence.judged(detector, PRESET),
-    }
 
 
 def summaries(
@@ -321,49 +298,6 @@ def _quorum(apps: Dataset) -> str:
     return markdown(["quorum of 10 folds", "rejected", "F1 kept", "error of kept"], rows)
 
 
-def lamda() -> str:
-    """Families never trained on, at 25% rejected a year."""
-    apps = load_lamda()
-    first = apps.times < np.datetime64("2014-01")
-    families, counts = np.unique(apps.y[first], return_counts=True)
-    known = families[counts >= 30]
-    apps = apps[~first | np.isin(apps.y, known)]
-    split = time_split(apps.times, train="2014", period="year")
-    telling = SelectKBest(k=500).fit(apps.X[split.train], apps.y[split.train])
-    apps = Dataset(telling.transform(apps.X), apps.y, apps.times)
-    available = {name: part for name, part in parts().items() if name not in ("XGBoost", "neighbours")}
-    found: dict[str, list[Any]] = {}
-    for seed in FEW_SEEDS:
-        evidence = gather("lamda", seed, apps, split, available)
-        unseen = ~np.isin(evidence.y, evidence.classes)
-        for detector in ("LinearSVC", "random forest"):
-            for name, answers in rejectors(evidence, detector).items():
-                rejected, wrong = least_trusted(answers, evidence.period, 0.25), answers.labels != evidence.y
-                shares = {
-                    "unseen": np.mean(rejected[unseen]),
-                    "caught": np.mean(rejected[wrong]),
-                    "accuracy": np.mean(~wrong[~rejected]),
-                }
-                collect(found, {f"{detector}: {name}": shares})
-    head = ["detector: ranked by", "unseen families rejected", "errors caught", "accuracy of the kept"]
-    rows = [[name, *intervals(runs, ("unseen", "caught", "accuracy"))] for name, runs in found.items()]
-    return (
-        f"{len(known)} families of 2013 with at least 30 apps, the 500 columns that tell them apart best; "
-        f"{len(split.train):,} apps to train and calibrate, {len(split.test):,} later ones, "
-        f"{unseen.mean():.0%} of them of other families.\n\n" + markdown(head, rows)
-    )
-
-
-def least_trusted(answers: Decisions, period: Any, rate: float) -> Any:
-    """Which objects are rejected if this share of every period is."""
-    rejected = np.zeros(len(period), dtype=bool)
-    for one in np.unique(period):
-        rows = np.flatnonzero(period == one)
-        order = np.argsort(answers.credibility[rows], kind="stable")
-        rejected[rows[order[: round(rate * len(rows))]]] = True
-    return rejected
-
-
 def nvd() -> str:
     """Three classes of text."""
     flaws = load_nvd()
@@ -375,8 +309,11 @@ def nvd() -> str:
     available = {name: part for name, part in parts().items() if name in (*DETECTORS, *PRESET)}
     found: dict[str, list[Any]] = {}
     for seed in FEW_SEEDS:
-        evidence = gather("nvd", seed, rows, replace(split, train=some), available)
-        collect(found, summaries(evidence, rejectors(evidence, "LinearSVC"), pos_label=None))
+        past = replace(split, train=some)
+        near = {"LinearSVC": available["LinearSVC"], "distance": drift_measure().measures[-1]}
+        distances = gather("nvd-distance", seed, rows, past, near)
+        evidence = gather("nvd", seed, rows, past, available).beside(distances, "distance")
+        collect(found, summaries(evidence, rejectors_of_families(evidence, "LinearSVC"), pos_label=None))
     table = [[name, *intervals(runs, AT_15.values())] for name, runs in found.items()]
     return (
         f"{len(some):,} descriptions to train and calibrate, {len(split.test):,} later ones; F1 is the mean "
@@ -415,7 +352,7 @@ def cost() -> str:
     started = time.perf_counter()
     detector = clone(SVM).fit(X, y)
     fits = [time.perf_counter() - started]
-    for opinion in drift_measure(random_state=0).measures:
+    for opinion in drift_measure(random_state=0, new_classes=False).measures:
         started = time.perf_counter()
         opinion.fit(detector, X, y)
         fits.append(time.perf_counter() - started)
@@ -447,43 +384,6 @@ def cost() -> str:
     )
 
 
-def loop() -> str:
-    """Labels chosen in five ways, for two detectors."""
-    keys = {"F1": "f1", "FNR": "fnr", "FPR": "fpr", "F1 kept at 5%": "kept at 5%", "at 15%": "kept at 15%"}
-    tables = []
-    for detector in ("LinearSVC", "LightGBM"):
-        found = results(CACHE, detector)
-        rows = [[str(n), name, *intervals(runs, keys.values())] for (n, name), runs in found.items()]
-        tables.append(f"**{detector}**\n\n{markdown(['labels a month', 'chosen by', *keys], rows)}")
-        if detector == "LinearSVC":
-            _draw_loop(found)
-    return "\n\n".join(tables)
-
-
-def _draw_loop(found: dict[tuple[int, str], list[Any]]) -> None:
-    fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    ax.set_prop_cycle(color=COLOURS)
-    for name in CHOICES:
-        f1 = np.array([[run["f1"] for run in found[n, name]] for n in BUDGETS])
-        half = np.ptp(f1, axis=1) / 2
-        ax.errorbar(BUDGETS, f1.mean(axis=1), half, marker="o", ms=4, capsize=2, label=name)
-    ax.set(xscale="log", xlabel="labels a month", ylabel="mean monthly F1 of all answers")
-    ax.set_xticks(BUDGETS, [str(n) for n in BUDGETS])
-    ax.minorticks_off()
-    ax.grid(alpha=0.3)
-    ax.legend(frameon=False)
-    save(fig, "loop")
-
-
-def save(fig: Any, name: str) -> None:
-    """As SVG for the page, and as PNG to look at."""
-    for ax in fig.axes:
-        ax.spines[["top", "right"]].set_visible(False)
-    fig.savefig(PAGE.parent / f"images/{name}.svg", metadata={"Date": None})
-    fig.savefig(CACHE / f"{name}.png", dpi=110)
-    plt.close(fig)
-
-
 def write(section: str, text: str, path: Path = PAGE) -> None:
     """Put a section's tables between its marks on a page."""
     page = path.read_text()
@@ -493,7 +393,10 @@ def write(section: str, text: str, path: Path = PAGE) -> None:
     path.write_text(marks.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page))
 
 
-_ALL = (choice, apigraph, limits, budget, paper, lamda, nvd, trec07p, cost, loop)
+_ALL = (
+    *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p, cost),
+    *(paper, loop_choice, loop),
+)
 SECTIONS = {section.__name__: section for section in _ALL}
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""Results as Markdown."""
+"""Results as Markdown, and figures."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from evidence import CACHE
 from scipy.stats import t
 
+PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 AT_15 = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "aurc"}
 
 
@@ -36,3 +40,12 @@ def collect(found: dict[str, list[Any]], results: dict[str, Any]) -> None:
     """Add each result to the list under its name."""
     for name, result in results.items():
         found.setdefault(name, []).append(result)
+
+
+def save(fig: Any, name: str) -> None:
+    """As SVG for the page, and as PNG to look at."""
+    for ax in fig.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+    fig.savefig(PAGE.parent / f"images/{name}.svg", metadata={"Date": None})
+    fig.savefig(CACHE / f"{name}.png", dpi=110)
+    plt.close(fig)

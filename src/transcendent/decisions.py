@@ -12,6 +12,8 @@ from transcendent._utils.text import columns, counted
 
 _MOST_SHOWN = 12
 
+DOUBTS = ("between classes", "like nothing known", "opinions disagree")
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Decisions:
@@ -37,6 +39,9 @@ class Decisions:
         Which of the two orders the objects from least to most trusted.
     index : pandas.Index or None
         The names of the rows, if they came in a pandas frame.
+    doubts : int array of shape (n,) or None
+        Of combined measures and `NeighbourDistance`: which kind of doubt there is, as a position in
+        ``DOUBTS``; ``doubt`` has its name.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class Decisions:
     votes: IntArray | None = None
     ranked_by: Literal["credibility", "confidence"] = "credibility"
     index: Any = None
+    doubts: AnyArray | None = None
 
     def __post_init__(self) -> None:
         for name, array in {**self.columns(), "classes": self.classes}.items():
@@ -79,8 +85,18 @@ class Decisions:
 
     def columns(self) -> dict[str, AnyArray]:
         """Return the arrays with one entry or row per object, by name."""
-        names = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
+        names = ("labels", "accepted", "credibility", "confidence", "p_values", "votes", "doubts")
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def doubt(self) -> AnyArray | None:
+        """What there is to doubt about each answer, be it accepted or not; None of measures that cannot tell.
+
+        ``"between classes"``: another class fits as well, or none fits well. ``"like nothing known"``: by a
+        distance among the measures, the object is far from the training objects of every class. ``"opinions
+        disagree"``: the measures favour different classes.
+        """
+        return None if self.doubts is None else np.array(DOUBTS)[self.doubts]
 
     @property
     def ranking(self) -> FloatArray:
@@ -142,6 +158,8 @@ class Decisions:
         }
         if self.votes is not None:
             columns["votes"] = self.votes
+        if self.doubt is not None:
+            columns["doubt"] = self.doubt
         if self.p_values is not None:
             for c, label in enumerate(self.classes.tolist()):
                 columns[f"p_value[{label}]"] = self.p_values[:, c]

@@ -25,6 +25,8 @@ class Traits:
         Whether it can search new thresholds.
     has_p_values : bool
         Whether its decisions have p-values.
+    tells_doubt : bool
+        Whether its decisions say which kind of doubt there is.
     detectors : list of classifiers
         The fitted detectors.
     calibrations : list of Calibration
@@ -42,6 +44,7 @@ class Traits:
     takes_labels: bool
     rethresholds: bool
     has_p_values: bool
+    tells_doubt: bool
     detectors: list[Any]
     calibrations: list[Any]
     results: list[Any]
@@ -62,6 +65,7 @@ class Traits:
             takes_labels="labels" in signature(getattr(rejector, "rejector", rejector).fit).parameters,
             rethresholds=hasattr(rejector, "rethreshold"),
             has_p_values=hasattr(inner, "predict_p") and inner is outer,
+            tells_doubt=inner is outer and any(_of_each(judges, "tells_doubt")),
             detectors=_detectors(inner),
             calibrations=_of_each(judges, "calibration_"),
             results=_of_each(deciding, "result_"),

@@ -53,7 +53,7 @@ EVALUATORS = {
     "TCE": lambda pair: TransductiveEvaluator(pair[1], measure=pair[0], cv="loo", random_state=0),
 }
 REFITTED_QUICKLY = 36  # rows; of the detectors without a shortcut, leave-one-out is a loop of refits
-COLUMNS = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
+COLUMNS = ("labels", "accepted", "credibility", "confidence", "p_values", "votes", "doubts")
 FRESH_PROCESS = (
     f"COLUMNS = {COLUMNS!r}"
     + """

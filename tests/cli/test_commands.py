@@ -555,7 +555,7 @@ class TestBacktest:
 
     def test_ctrl_c_and_on_from_there(self, folder, tmp_path, monkeypatch):
         slow = TOML.replace(
-            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 40\n[retrain]\nlabels = 20"
+            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 150\n[retrain]\nlabels = 20"
         )
         (folder / "slow.toml").write_text(slow)
         command = [COMMAND, "backtest", "slow.toml", "-o", str(tmp_path / "b")]
@@ -574,7 +574,7 @@ class TestBacktest:
         assert "Traceback" not in said
         done, written = len(list(checkpoints.glob("*.npz"))), []
         assert 3 <= done < 21
-        module = sys.modules["transcendent.temporal.backtest"]
+        module = sys.modules["transcendent.temporal.running"]
         monkeypatch.setattr(module, "write_period", lambda *given: written.append(given[1:3]))
         resumed = json.loads(run(*command[1:], "--json", cwd=folder).stdout)
         assert len(written) == 21 - done

@@ -297,6 +297,28 @@ def test_a_refused_backtest_leaves_no_folder(here):
     assert not (here / "x").exists()
 
 
+def test_a_gate_learns_from_labels_that_came_later(here):
+    run("init objects.csv")
+    text = (here / "objects.toml").read_text()
+    (here / "objects.toml").write_text(text.replace("ICE]", 'ICE]\nmeasure = "neighbour_ratio"'))
+    run("fit objects.toml --train 2020-06 -o gate")
+    frame = pd.read_csv("objects.csv")
+    frame[frame["first_seen"].between("2020-06", "2020-09")].to_csv("labelled.csv", index=False)
+    learn = "learn gate objects.toml labelled.csv --train 2020-06"
+    said = run(f"{learn} -o learnt").stdout
+    labelled = pd.read_csv("labelled.csv")["verdict"].notna().sum()
+    assert f"learnt from {labelled} labelled objects; written to learnt." in said
+    before, after = load("gate"), load("learnt")
+    np.testing.assert_array_equal(before.estimator_[-1].coef_, after.estimator_[-1].coef_)
+    sizes = [sum(n.n_samples_fit_ for n in gate.measure_.neighbours_) for gate in (before, after)]
+    assert sizes[1] == sizes[0] + labelled
+    run("decide learnt new.csv -o new.parquet")
+    assert "begin with the" in run(f"{learn.replace('2020-06', '2020-05')} -o other", code=4).stderr
+    assert "one of judge, detector, both" in run(f"{learn} -o x --what all", code=2).stderr
+    frame.drop(columns="f03").to_csv("labelled.csv", index=False)
+    assert "has no column 'f03'" in run(f"{learn} -o x", code=4).stderr
+
+
 def test_a_share_may_be_a_percentage(here):
     run("init objects.csv")
     run("fit objects.toml -o gate")

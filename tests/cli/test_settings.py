@@ -247,7 +247,7 @@ class TestCombinedMeasuresAndBudgets:
 
     def test_the_preset_by_its_name(self, settings):
         for name in ("drift", "drift_measure"):
-            assert len(self.rejector(settings, f'measure = "{name}"').measure.measures) == 3
+            assert len(self.rejector(settings, f'measure = "{name}"').measure.measures) == 4
         given = self.rejector(settings, 'measure = { class = "drift_measure", random_state = 3 }')
         assert given.measure.random_state == 3
 

@@ -31,6 +31,7 @@ from transcendent.artifacts import open_artifact, save
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.measures import (
     HiddenLayerSVM,
+    NeighbourDistance,
     NeighbourRatio,
     NeighbourShare,
     ProbabilityMargin,
@@ -51,7 +52,7 @@ JUDGE_BATCHES = (
 N_TRAIN = 600
 METRICS = ("euclidean", "cosine", "jaccard")
 SINGLE_PRECISION = MLPClassifier((8,), max_iter=5000, tol=1e-3, random_state=0)
-COLUMNS = ("labels", "accepted", "credibility", "confidence", "p_values", "votes")
+COLUMNS = ("labels", "accepted", "credibility", "confidence", "p_values", "votes", "doubts")
 PROBABILITIES = ("probability", "squashed margin", "judged")
 
 FRESH_PROCESS = """
@@ -80,6 +81,9 @@ def objects(n, seed=2):
     return X, (X @ np.linspace(-1, 1, 50) + 3 * noise > 0).astype(int)
 
 
+NEIGHBOURS = (NeighbourRatio, NeighbourDistance)
+
+
 def by_differences(detector):
     """Nearest neighbours that scikit-learn searches through products of matrices are its own to tie."""
     if isinstance(detector, KNeighborsClassifier):
@@ -89,7 +93,7 @@ def by_differences(detector):
 
 def cases():
     """Every measure with every detector of the measures' contract, dense and sparse; every rejector."""
-    ratios = [(NeighbourRatio(3, metric=metric), LinearSVC()) for metric in METRICS]
+    ratios = [(make(3, metric=metric), LinearSVC()) for make in NEIGHBOURS for metric in METRICS]
     single = [
         ("auto", SINGLE_PRECISION),
         (ProbabilityMargin(), SINGLE_PRECISION),

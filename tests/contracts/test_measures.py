@@ -27,6 +27,7 @@ from transcendent.measures import (
     Density,
     HiddenLayerSVM,
     Margin,
+    NeighbourDistance,
     NeighbourRatio,
     NeighbourShare,
     OneVsRestMeasure,
@@ -78,6 +79,7 @@ PAIRS = [
     (SecondOpinion(GaussianNB()), LinearSVC()),
     (SecondOpinion(LIGHTGBM, ProbabilityMargin()), LogisticRegression()),
     (FunctionMeasure(lambda estimator, X: -estimator.predict_proba(X)), LogisticRegression()),
+    (NeighbourDistance(2), LinearSVC()),
 ]
 SPARSE = [
     pair

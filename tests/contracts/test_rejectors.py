@@ -65,7 +65,7 @@ def fitted(rejector):
 
 
 def same(a, b):
-    for name in ("labels", "accepted", "credibility", "confidence", "p_values", "votes"):
+    for name in ("labels", "accepted", "credibility", "confidence", "p_values", "votes", "doubts"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 

@@ -9,6 +9,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator
 from transcendent.judging.pvalues import p_values
+from transcendent.measures import SecondOpinion
 
 pytestmark = [
     pytest.mark.slow,
@@ -49,7 +50,22 @@ def cce(form, seed):
     return CrossConformalEvaluator(GaussianNB(), cv=3, p_value=form, random_state=seed)
 
 
-@pytest.mark.parametrize("make", [ice, cce], ids=["ICE", "each fold of CCE"])
+class Learning(InductiveEvaluator):
+    """Learns the least credible of objects that come after those it was fitted on."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        new, labels = draw(np.random.default_rng(self.random_state + 1_000_000), 100)
+        strange = np.argsort(self.decide(new).credibility)[:40]
+        return self.learn(np.vstack([X, new[strange]]), np.concatenate([y, labels[strange]]))
+
+
+def learning(form, seed):
+    judge = SecondOpinion(GaussianNB())
+    return Learning(LogisticRegression(), measure=judge, p_value=form, random_state=seed)
+
+
+@pytest.mark.parametrize("make", [ice, cce, learning], ids=["ICE", "each fold of CCE", "learning ICE"])
 def test_p_values_of_the_true_label_are_valid(make):
     runs = 1500
     p = p_values_of_true_labels(make, "plus_one", runs)

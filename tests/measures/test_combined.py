@@ -14,6 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import LeaveOneOut
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -32,6 +33,7 @@ from transcendent.measures import (
     CombinedMeasure,
     HiddenLayerSVM,
     Margin,
+    NeighbourDistance,
     NeighbourRatio,
     Probability,
     SecondOpinion,
@@ -345,18 +347,68 @@ class TestPreset:
     def test_its_models_keep_to_the_threads_they_are_given(self, n_jobs, threads):
         X, y = data()
         with parallel.openmp_threads(3):
-            for opinion in drift_measure(n_jobs=n_jobs, random_state=0).measures:
+            for opinion in drift_measure(n_jobs=n_jobs, random_state=0).measures[:3]:
                 opinion.set_params(estimator=Counting()).fit(LinearSVC().fit(X, y), X, y)
                 assert opinion.estimator_.threads_ == threads
             free = SecondOpinion(Counting()).fit(LinearSVC().fit(X, y), X, y)
             assert free.estimator_.threads_ == _openmp_effective_n_threads() >= 2
 
-    def test_has_room_for_missing_values(self):
-        X, y = data()
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_has_room_for_missing_values(self, n_classes):
+        X, y = data(n_classes)
         holes = np.where(np.random.default_rng(0).random(X.shape) < 0.1, np.nan, X)
         detector = LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1)
-        ice = InductiveEvaluator(detector, measure=drift_measure(random_state=0), random_state=0)
+        measure = drift_measure(random_state=0, new_classes=n_classes > 2)
+        ice = InductiveEvaluator(detector, measure=measure, random_state=0)
         assert not np.isnan(ice.fit(holes, y).predict_p(holes)).any()
+
+    def test_notices_a_class_that_nobody_has_seen(self):
+        rng = np.random.default_rng(0)
+        centres = np.eye(5, 40)[:, rng.permutation(40)] + np.eye(5, 40)
+        y = rng.integers(0, 5, 1500)
+        X = 4 * centres[y] + rng.normal(size=(1500, 40))
+        known, test = np.flatnonzero(y[:1000] < 3), np.arange(1000, 1500)
+        measure = drift_measure(random_state=0, new_classes=True)
+        ice = InductiveEvaluator(LinearSVC(), measure=measure, random_state=0)
+        decisions = ice.fit(X[known], y[known]).decide(X[test])
+        assert ice.measure_.n_members == 4
+        assert roc_auc_score(y[test] >= 3, -decisions.credibility) > 0.9
+
+    @pytest.mark.parametrize("given", [{}, {"new_classes": False}])
+    def test_distance_is_left_out_of_few_classes(self, given):
+        X, y = data(3)
+        preset = drift_measure(random_state=0, **given)
+        three = CombinedMeasure(preset.measures[:3], bag="all", random_state=0)
+        found, expected = (
+            InductiveEvaluator(LinearSVC(), measure=measure, random_state=0).fit(X, y).predict_p(X)
+            for measure in (preset, three)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_absolute_members_are_ranked_among_all():
+    """By definition: plus-one p-values among all calibration objects, each scored for its own class."""
+    X, y = data(3)
+    ice = InductiveEvaluator(
+        LinearSVC(),
+        measure=CombinedMeasure([SecondOpinion(GaussianNB()), NeighbourDistance(2)], bag="all"),
+        random_state=0,
+    ).fit(X[:200], y[:200])
+    calibration, (_, scores) = ice.calibration_, ice.detectors_[0].answer(X[200:])
+    own = calibration.scores[np.arange(len(calibration.actual)), calibration.actual]
+    for i, c in np.ndindex(scores.shape[:2]):
+        of_class = own[calibration.actual == c, 0]
+        p = (np.sum(of_class >= scores[i, c, 0]) + 1) / (len(of_class) + 1)
+        q = (np.sum(own[:, 1] >= scores[i, c, 1]) + 1) / (len(own) + 1)
+        np.testing.assert_allclose(calibration.merge(scores)[i, c], -np.log(p) - np.log(q))
+
+
+@pytest.mark.parametrize("absolute", [(2,), (-1,), "0", (0.0,), (True,), None, 5])
+@pytest.mark.parametrize("stacked", [True, False])
+def test_absolute_names_members(absolute, stacked):
+    scores = np.arange(16.0).reshape(4, 2, 2) if stacked else np.arange(8.0).reshape(4, 2)
+    with pytest.raises(ValueError, match="absolute has positions of members"):
+        ScoreEvaluator(bag="all", absolute=absolute).fit(scores, [0, 1, 0, 1], [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from transcendent.measures import (
     Density,
     HiddenLayerSVM,
     Margin,
+    NeighbourDistance,
     NeighbourRatio,
     NeighbourShare,
     Probability,
@@ -92,16 +93,18 @@ def test_no_distance_is_left_between_equal_rows(metric):
     np.testing.assert_array_equal(alone, ratio.scores(None, X)[:1])
 
 
-def test_neighbour_ratio_follows_its_definition(three):
+def test_neighbour_distance_and_ratio_follow_their_definitions(three):
     X, y = three
     knn = KNeighborsClassifier().fit(X, y)
     new = X[:10] + 0.1
     scores = NeighbourRatio(4).fit(knn, X, y).scores(knn, new)
+    absolute = NeighbourDistance(4).fit(knn, X, y).scores(knn, new)
     distances = np.linalg.norm(new[:, None] - X[None], axis=2)
     d = np.column_stack([np.sort(distances[:, y == c], axis=1)[:, :4].mean(axis=1) for c in range(3)])
     for c in range(3):
         other = np.delete(d, c, axis=1).min(axis=1)
         np.testing.assert_allclose(scores[:, c], d[:, c] / (d[:, c] + other))
+    np.testing.assert_allclose(absolute, d)
 
 
 def test_neighbour_ratio_of_a_row_found_in_two_classes_is_a_half():

@@ -4,7 +4,7 @@ import scipy.sparse as sp
 from scipy.spatial.distance import cdist
 from sklearn.svm import LinearSVC
 
-from transcendent.measures import NeighbourRatio, sparse_search
+from transcendent.measures import NeighbourDistance, NeighbourRatio, sparse_search
 from transcendent.measures.sparse_search import SparseSearch
 
 
@@ -42,12 +42,13 @@ def test_finds_what_brute_force_finds(metric, binary, dense_cells, monkeypatch):
 
 
 @pytest.mark.parametrize("metric", ["cosine", "jaccard"])
-def test_neighbour_ratio_leaves_a_row_out_as_refitting_does(metric):
+@pytest.mark.parametrize("make", [NeighbourRatio, NeighbourDistance])
+def test_neighbours_leave_a_row_out_as_refitting_does(make, metric):
     X, y = rows(40, 3), np.arange(40) % 2
     svm = LinearSVC().fit(X, y)
-    measure = NeighbourRatio(3, metric=metric)
+    measure = make(3, metric=metric)
     left_out = measure.fit(svm, X, y).left_out_scores(svm, X, y)
     for i in range(40):
         others = np.delete(np.arange(40), i)
-        alone = NeighbourRatio(3, metric=metric).fit(svm, X[others], y[others])
+        alone = make(3, metric=metric).fit(svm, X[others], y[others])
         np.testing.assert_allclose(left_out[i], alone.scores(svm, X[[i]])[0], atol=1e-6)

@@ -16,11 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from lightgbm import LGBMClassifier
+from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 from transcendent import (
@@ -30,10 +32,12 @@ from transcendent import (
     RejectionBudget,
     ScoreEvaluator,
     StreamingBudget,
+    TransductiveEvaluator,
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.datasets import make_stream
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
+from transcendent.measures import SecondOpinion
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
 from transcendent.metrics.ranking import kept_shares
 from transcendent.temporal import Backtest, Retraining, backtest
@@ -290,25 +294,60 @@ def literal_retraining(rejector, retrain):
     rows, labelled, accepted = np.flatnonzero(past), [], []
     for i, month in enumerate(np.unique(TIMES[~past])):
         if i % retrain.every == 0:
-            train = np.sort(np.concatenate([rows, np.array(labelled, dtype=int)]))
-            fitted = clone(rejector).fit(X[train], Y[train])
+            fitted = clone(rejector).fit(X[rows], Y[rows])
+            train = np.concatenate([rows, np.array(labelled, dtype=int)])
+            if labelled:
+                fitted.learn(X[train], Y[train], what=retrain.learns)
         test = np.flatnonzero(month == TIMES)
         decisions = fitted.decide(X[test])
         accepted.append(decisions.accepted)
         chosen = retrain.select(fitted, X[test], decisions, np.random.default_rng((0, i)))
-        labelled.extend(test[chosen])
-    return np.concatenate(accepted)
+        labelled.extend(test[chosen.rows])
+    return np.concatenate(accepted), labelled
 
 
-@pytest.mark.parametrize("choose", ["rejected", "margin", "random", "mixed"])
-@pytest.mark.parametrize("every", [1, 2, 100])
-def test_retraining_against_a_loop_by_hand(choose, every):
-    ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0)
-    retrain = Retraining(30, choose, every)
-    found = backtest(ice, X, Y, TIMES, train=TRAIN, retrain=retrain)
-    expected = literal_retraining(ice, retrain)
-    np.testing.assert_array_equal(found.answers["InductiveEvaluator"].accepted, expected)
-    assert found.manifest["labelled"] == {"InductiveEvaluator": 30 * 6}
+@pytest.mark.parametrize("choose", ["rejected", "drawn", "margin", "random"])
+@pytest.mark.parametrize(("every", "learns"), [(1, "both"), (2, "judge"), (2, "detector"), (100, "both")])
+def test_retraining_against_a_loop_by_hand(choose, every, learns):
+    measure = SecondOpinion(GaussianNB())
+    ice = InductiveEvaluator(LinearSVC(random_state=0), measure=measure, random_state=0)
+    retrain = Retraining(30, choose, every, learns=learns)
+    found = backtest({"ICE": ice}, X, Y, TIMES, train=TRAIN, retrain=retrain)
+    expected, labelled = literal_retraining(ice, retrain)
+    np.testing.assert_array_equal(found.answers["ICE"].accepted, expected)
+    assert found.manifest["labelled"] == {"ICE": 30 * 6}
+    assert found.labelled["ICE"]["row"].tolist() == labelled
+
+
+@pytest.mark.parametrize("learns", ["judge", "detector"])
+def test_what_cannot_learn_alone_is_refused_before_anything_runs(learns):
+    splitter = CrossConformalEvaluator(LinearSVC(), cv=StratifiedKFold(3))
+    for rejector in (CPReject(LinearSVC()), TransductiveEvaluator(LinearSVC()), splitter):
+        with pytest.raises(ValueError, match="fits detector and judge together: learns='both'"):
+            backtest(rejector, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, learns=learns))
+
+
+def test_the_chances_of_labels_are_kept(tmp_path):
+    retrain = Retraining(30)
+    ices = {"ICE": InductiveEvaluator(LinearSVC()), "CP": CPReject(LinearSVC())}
+    found = backtest(ices, X, Y, TIMES, train=TRAIN, retrain=retrain, folder=tmp_path)
+    for name, answers in found.answers.items():
+        own = found.labelled[name]
+        place = np.searchsorted(found.rows, own["row"])
+        assert answers.accepted[place][own["audited"]].all()
+        for period in range(6):
+            here = found.period[place] == period
+            audited = here & own["audited"]
+            assert (audited.sum(), here.sum()) == (6, 30)
+            certain = place[here & ~own["audited"]]
+            left = np.sum(answers.accepted & (found.period == period)) - answers.accepted[certain].sum()
+            np.testing.assert_allclose(own["probability"][audited], 6 / left)
+            assert np.all(own["probability"][here & ~own["audited"]] == 1)
+    loaded = Backtest.load(tmp_path)
+    for name, columns in found.labelled.items():
+        for key, column in columns.items():
+            np.testing.assert_array_equal(loaded.labelled[name][key], column)
+    assert backtest(ices, X, Y, TIMES, train=TRAIN).labelled == {}
 
 
 def test_labels_help():
@@ -683,7 +722,7 @@ class StopsAfter(InductiveEvaluator):
         return super().decide(rows)
 
 
-@pytest.mark.parametrize("retrain", [None, Retraining(20), Retraining(20, "mixed", every=3)])
+@pytest.mark.parametrize("retrain", [None, Retraining(20), Retraining(20, audit=0.5, every=3)])
 @pytest.mark.parametrize("stop", range(1, 6))
 def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, stop):
     def run(folder):
@@ -794,3 +833,60 @@ def test_texts_of_numpy_are_labels():
     y = np.array(["good", "bad"], dtype=np.dtypes.StringDType())[data.y]
     result = backtest(InductiveEvaluator(LinearSVC()), data.X, y, data.times, train="2020-03")
     assert result.classes.tolist() == ["bad", "good"]
+
+
+def test_a_saved_result_holds_no_labels_of_another(tmp_path):
+    ice = {"ICE": InductiveEvaluator(LinearSVC())}
+    backtest(ice, X, Y, TIMES, train=TRAIN, retrain=Retraining(20)).save(tmp_path)
+    backtest(ice, X, Y, TIMES, train=TRAIN).save(tmp_path)
+    assert Backtest.load(tmp_path).labelled == {}
+
+
+def test_checkpoints_without_chances_are_resumed(tmp_path):
+    """As they were written before labels had chances."""
+    StopsAfter.left = 2
+    with pytest.raises(InterruptedRunError):
+        backtest({"stops": StopsAfter(LinearSVC())}, X, Y, TIMES, train=TRAIN, folder=tmp_path)
+    for path in tmp_path.glob("checkpoints/*.npz"):
+        with np.load(path) as stored:
+            kept = {key: stored[key] for key in stored.files if key not in ("probability", "audited")}
+        np.savez(path, **kept)
+    StopsAfter.left = 100
+    assert len(backtest({"stops": StopsAfter(LinearSVC())}, X, Y, TIMES, train=TRAIN, folder=tmp_path).y)
+
+
+def test_a_frozen_detector_without_a_judge_stays_as_it_is():
+    first = np.datetime64(TRAIN) > TIMES
+    detector = FrozenEstimator(LinearSVC(random_state=0).fit(X[first], Y[first]))
+    ice = {"ICE": InductiveEvaluator(detector)}
+    static, retrained = (
+        backtest(ice, X, Y, TIMES, train=TRAIN, retrain=retrain) for retrain in (None, Retraining(50))
+    )
+    columns_equal(static.table, retrained.table)
+
+
+@pytest.mark.parametrize("choose", ["rejected", "drawn", "margin", "random"])
+def test_an_audit_estimates_the_error_of_the_accepted_without_bias(choose):
+    shuffled = np.random.default_rng(0).permutation(len(Y))
+    rows, labels, times = X[shuffled], Y[shuffled], TIMES[shuffled]
+    ice = {"ICE": InductiveEvaluator(LinearSVC(random_state=0), random_state=0, verbose=False)}
+    audits, truth = [], 0.0
+    for seed in range(60):
+        result = backtest(
+            ice,
+            rows,
+            labels,
+            times,
+            train=TRAIN,
+            random_state=seed,
+            verbose=False,
+            retrain=Retraining(40, choose, every=100),
+        )
+        audits.append(result.audit("ICE"))
+        truth = result.summary()["error_kept"][0]
+    errors = np.array([audit.error for audit in audits])
+    assert abs(errors.mean() - truth) < 4 * errors.std() / np.sqrt(len(errors))
+    inside = sum(abs(audit.error - truth) <= audit.half for audit in audits)
+    assert binom.cdf(inside, 60, 0.95) > 1e-4
+    with pytest.raises(ValueError, match="had nothing labelled"):
+        backtest(ice, X, Y, TIMES, train=TRAIN).audit("ICE")

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.stats import binom
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -18,8 +21,8 @@ NEW = X[1000:]
 DECISIONS = ICE.decide(NEW)
 
 
-def select(n, choose, seed=0):
-    return Retraining(n, choose).select(ICE, NEW, DECISIONS, np.random.default_rng(seed))
+def select(n, choose, seed=0, audit=0.0):
+    return Retraining(n, choose, audit=audit).select(ICE, NEW, DECISIONS, np.random.default_rng(seed)).rows
 
 
 def test_rejected_first_then_the_least_credible():
@@ -37,7 +40,7 @@ def test_rejected_first_then_the_least_credible():
 def test_rejected_first_goes_by_what_the_rejector_ranks_by():
     cp = CPReject(LinearSVC(), random_state=0).fit(X[:1000], Y[:1000])
     decisions = cp.decide(NEW)
-    chosen = Retraining(20).select(cp, NEW, decisions, np.random.default_rng(0))
+    chosen = Retraining(20, audit=0).select(cp, NEW, decisions, np.random.default_rng(0)).rows
     left = np.setdiff1d(np.flatnonzero(decisions.rejected), chosen)
     assert decisions.confidence[chosen].max() <= decisions.confidence[left].min()
 
@@ -56,18 +59,58 @@ def test_by_margin():
     np.testing.assert_array_equal(select(25, "margin"), np.sort(np.argsort(distance)[:25]))
 
 
-def test_at_random_and_mixed_are_seeded():
-    for choose in ("random", "mixed"):
-        np.testing.assert_array_equal(select(40, choose), select(40, choose))
-        assert not np.array_equal(select(40, choose), select(40, choose, seed=1))
+def test_draws_are_seeded():
+    for given in ({"choose": "random"}, {"choose": "drawn"}, {"choose": "rejected", "audit": 0.5}):
+        np.testing.assert_array_equal(select(40, **given), select(40, **given))
+        assert not np.array_equal(select(40, **given), select(40, seed=1, **given))
     half = select(20, "rejected")
-    assert set(half) <= set(select(40, "mixed"))
+    assert set(half) <= set(select(40, "rejected", audit=0.5))
 
 
-@pytest.mark.parametrize("choose", ["rejected", "margin", "random", "mixed"])
-def test_never_more_than_there_are_nor_twice(choose):
+def test_the_audit_is_a_uniform_draw_from_the_accepted():
+    draws = np.zeros(len(NEW))
+    for seed in range(2000):
+        chosen = Retraining(100).select(ICE, NEW, DECISIONS, np.random.default_rng(seed))
+        assert chosen.audited.sum() == 20
+        draws[chosen.rows[chosen.audited]] += 1
+    eligible = DECISIONS.accepted.copy()
+    eligible[chosen.rows[~chosen.audited]] = False
+    assert draws[~eligible].sum() == 0
+    chance = 20 / eligible.sum()
+    np.testing.assert_allclose(chosen.probabilities[chosen.audited], chance)
+    low, high = binom.interval(1 - 0.001 / eligible.sum(), 2000, chance)
+    assert np.all((draws[eligible] >= low) & (draws[eligible] <= high))
+
+
+def test_the_drawn_are_uniform_among_the_rejected_and_known_by_their_chance():
+    draws, shares = np.zeros(len(NEW)), []
+    for seed in range(2000):
+        chosen = Retraining(30, "drawn").select(ICE, NEW, DECISIONS, np.random.default_rng(seed))
+        draws[chosen.rows] += 1
+        shares.append(np.sum(1 / chosen.probabilities))  # estimates the number of objects
+    for group, n in ((DECISIONS.rejected, 24), (DECISIONS.accepted, 6)):
+        low, high = binom.interval(1 - 0.001 / group.sum(), 2000, n / group.sum())
+        assert np.all((draws[group] >= low) & (draws[group] <= high))
+    np.testing.assert_allclose(shares, len(NEW))
+
+
+def test_what_one_group_lacks_is_drawn_from_the_other():
+    accepted = np.arange(500) < 490
+    decisions = replace(DECISIONS, accepted=accepted)
+    chosen = Retraining(40, "drawn").select(ICE, NEW, decisions, np.random.default_rng(0))
+    assert chosen.audited.sum() == 30
+    np.testing.assert_allclose(chosen.probabilities, np.where(chosen.audited, 30 / 490, 1.0))
+    none = replace(DECISIONS, accepted=np.zeros(500, dtype=bool))
+    for choose in ("drawn", "rejected"):
+        chosen = Retraining(40, choose).select(ICE, NEW, none, np.random.default_rng(0))
+        assert (len(chosen.rows), chosen.audited.sum()) == (40, 0)
+
+
+@pytest.mark.parametrize("choose", ["rejected", "drawn", "margin", "random"])
+@pytest.mark.parametrize("audit", [0.0, 0.2, 1.0])
+def test_never_more_than_there_are_nor_twice(choose, audit):
     for n in (1, 7, 499, 500, 900):
-        chosen = select(n, choose)
+        chosen = select(n, choose, audit=audit)
         assert len(chosen) == min(n, 500)
         assert np.array_equal(chosen, np.unique(chosen))
 
@@ -97,10 +140,18 @@ def test_a_rejector_without_a_detector_has_no_margin():
 
 
 @pytest.mark.parametrize(
-    "options", [{"labels": 0}, {"labels": 5, "every": 0}, {"labels": 5, "choose": "best"}]
+    "options",
+    [
+        {"labels": 0},
+        {"labels": 5, "every": 0},
+        {"labels": 5, "choose": "best"},
+        {"labels": 5, "audit": 20},
+        {"labels": 5, "choose": "drawn", "apart": 0.1},
+        {"labels": 5, "learns": "all"},
+    ],
 )
 def test_bad_budgets_are_refused(options):
-    with pytest.raises(ValueError, match=r"at least 1|choose must be"):
+    with pytest.raises(ValueError, match=r"at least 1|choose must|audit is a|learns must|draws"):
         Retraining(**options)
 
 
@@ -109,11 +160,11 @@ def test_near_duplicates_are_labelled_once_while_there_are_others(choose):
     rows = np.repeat(NEW[:100], 5, axis=0) * np.tile([1.0, 1.1, 2.0, 0.5, 3.0], 100)[:, None]
     decisions = ICE.decide(rows)
     generator = np.random.default_rng(0)
-    chosen = Retraining(40, choose, apart=0.01).select(ICE, rows, decisions, generator)
+    chosen = Retraining(40, choose, apart=0.01, audit=0).select(ICE, rows, decisions, generator).rows
     unit = rows[chosen] / np.linalg.norm(rows[chosen], axis=1, keepdims=True)
     similar = unit @ unit.T
     assert similar[~np.eye(40, dtype=bool)].max() <= 0.99 + 1e-9
-    everything = Retraining(500, choose, apart=0.5).select(ICE, rows, decisions, generator)
+    everything = Retraining(500, choose, apart=0.5).select(ICE, rows, decisions, generator).rows
     assert everything.tolist() == list(range(500))
 
 

@@ -155,7 +155,8 @@ def _no_decisions(rejector: Any) -> Decisions:
     classes, none = rejector.classes_, np.empty(0)
     p_values = np.empty((0, len(classes))) if Traits.of(rejector).has_p_values else None
     votes = none.astype(int) if isinstance(rejector, CrossConformalEvaluator) else None
-    return Decisions(classes[:0], none.astype(bool), none, none, classes, p_values, votes)
+    doubts = none.astype(np.int8) if Traits.of(rejector).tells_doubt else None
+    return Decisions(classes[:0], none.astype(bool), none, none, classes, p_values, votes, doubts=doubts)
 
 
 class _ParquetAside(ExitStack):

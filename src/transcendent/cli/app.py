@@ -413,6 +413,49 @@ def thresholds(
 
 
 @command
+def learn(
+    artifact: ArtifactFile,
+    toml: Toml,
+    labelled: Annotated[
+        Path,
+        Argument(metavar="LABELLED", **_FILE, help="A table of objects with labels, which came later."),
+    ],
+    out: Annotated[Path, Option("--out", "-o", help="The artifact that has learnt.")],
+    what: Annotated[str, Option(help="What learns: judge, detector or both.")] = "judge",
+    train: Annotated[str | None, Option(help="As for fit: where its training rows end.")] = None,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    strict: Strict = False,
+    signing_key: SigningKey = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let an artifact learn from labels that came later.
+
+    The TOML file, and --train if fit had it, are those the artifact was fitted with: its rows train and
+    calibrate again, and the labelled objects train. Give all labelled objects since the fit, each time.
+    """
+    from transcendent.artifacts import save
+    from transcendent.artifacts.artifact import read_artifact
+    from transcendent.cli.deciding import Access
+    from transcendent.cli.experiment import Experiment
+
+    console.silence(quiet)
+    experiment = Experiment.read(toml)
+    console.spare(out, toml, labelled, *experiment.files)
+    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
+    learnt, n = experiment.learn(opened.rejector(trust or []), labelled, what, train)
+    with console.writing(out):
+        period, notes = opened.manifest["training_period"], opened.manifest["notes"]
+        save(learnt, out, training_period=period, notes=notes, signing_key=signing_key)
+    if opened.signed and signing_key is None:
+        console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")
+    made = read_artifact(out)
+    text = f"learnt from {n:,} labelled objects; written to {out}.\n{showing.described(made)}"
+    console.show(text, showing.facts(made), as_json)
+
+
+@command
 def data(
     file: Annotated[Path, Argument(metavar="FILE", **_FILE, help="A TOML file, or a file of objects.")],
     label: Annotated[str | None, Option(help="The column with labels.")] = None,

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
@@ -18,7 +18,8 @@ from transcendent._utils.text import counted, suggestion
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError
 from transcendent.cli.survey import Problem, Takes, columns_of_text, find_problems, listed
-from transcendent.cli.tables import Columns, Objects, have, read_settings
+from transcendent.cli.tables import Columns, Objects, have, read_objects, read_settings, stacked
+from transcendent.evaluators.training import Learner, in_known_type
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
 from transcendent.temporal.checkpoints import is_backtest
 from transcendent.temporal.periods import Calendar, in_order_of_time, training_rows
@@ -51,9 +52,13 @@ class Experiment:
     @cached_property
     def surveyed(self) -> tuple[Objects, list[Problem]]:
         """All rows of the data, without labels where they are to be dropped, and what is wrong with them."""
-        found, columns = read_settings(self.settings, self._needed())
+        found, columns = self._read
         dates = self.period is not None
         return found.with_times(dates), find_problems(found, columns, self._takes, dates=dates)
+
+    @cached_property
+    def _read(self) -> tuple[Objects, Columns]:
+        return read_settings(self.settings, self._needed())
 
     @cached_property
     def _takes(self) -> Takes:
@@ -127,6 +132,27 @@ class Experiment:
         self._check_labels(rows.y)
         with pointing_into(self.objects.X), naming_columns(self.objects, self._takes):
             return chosen, rejector.fit(rows.X, rows.y, **given), rows
+
+    def learn(self, rejector: Any, file: Path, what: str, train: str | None) -> tuple[Any, int]:
+        """A rejector that was fitted here, with labelled objects of a file learnt, and their number."""
+        if not hasattr(rejector, "learn"):
+            raise ValueError(f"a {type(rejector).__name__} does not learn; fit it anew with all rows.")
+        if what not in get_args(Learner):
+            raise UsageError(f"--what {what}: it is one of {', '.join(get_args(Learner))}.")
+        old, (_, columns) = self._training_rows(train).with_labels(), self._read
+        if file.resolve() in [path.resolve() for path in self.files]:
+            raise UsageError(f"{file} holds the rows the gate was fitted on, not labels that came later.")
+        columns = replace(columns, time=None, id=None, text=tuple(columns_of_text(old.X)))
+        if hasattr(old.X, "columns"):
+            columns = replace(columns, features=list(old.X.columns), without=())
+        width = getattr(old.X, "shape", (0, None))[1] if np.ndim(old.X) == 2 else None
+        new = read_objects(file, columns, width=width).with_labels()
+        if new.y is None or not len(new):
+            raise ValueError(f"{file} has no labels: they are in the column {columns.label!r}.")
+        known = np.asarray(old.y)
+        y = np.concatenate([known, in_known_type(new.y, np.unique(known))])
+        with pointing_into(new.X):
+            return rejector.learn(stacked(old.X, new.X), y, what=what), len(new)
 
     def backtest(self, folder: Path, n_jobs: int | None, *, fresh: bool = False) -> Backtest:
         """Every rejector over the test periods; ``fresh`` replaces what the folder holds of another run."""
@@ -236,7 +262,7 @@ class Experiment:
 
     def _retraining(self) -> Retraining | None:
         table = self.settings.table("retrain")
-        table.check(("labels", "choose", "every", "apart"))
+        table.check([field.name for field in fields(Retraining)])
         if not table.values:
             return None
         table.require("labels", int, "how many objects of a period are labelled: labels = 50")

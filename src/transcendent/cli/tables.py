@@ -286,6 +286,13 @@ def have(what: str, rows: IntArray, n: int) -> str:
     return f"{len(rows):,} of {n:,} rows have {what}, the first is row {rows[0]}"
 
 
+def stacked(above: Any, below: Any) -> Any:
+    """Rows of two kinds of one form, one above the other."""
+    if hasattr(above, "columns"):
+        return extra("pandas", "cli").concat([above, below], ignore_index=True)
+    return sp.vstack([above, below], format="csr") if sp.issparse(above) else np.concatenate([above, below])
+
+
 def without_time(times: AnyArray, dates: bool) -> IntArray:
     """Rows whose time is missing or, where times have to be dates, is none."""
     return undated_rows(times) if dates and times.dtype.kind not in "iuf" else missing_rows(times)

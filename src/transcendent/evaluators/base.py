@@ -1,9 +1,10 @@
 """The base of all conformal evaluators: detectors, their judges, and decisions in chunks of rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +30,13 @@ from transcendent._utils.arrays import (
 from transcendent._utils.cells import check_names, pointing_out
 from transcendent._utils.estimators import check_detector, take_on_input
 from transcendent.decisions import Decisions, index_of, p_values_of
+from transcendent.evaluators.training import (
+    Learner,
+    Training,
+    check_learning,
+    in_known_type,
+    learn_fold,
+)
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
@@ -45,23 +53,6 @@ from transcendent.thresholds import Search, SearchResult
 from transcendent.thresholds.exact import resolve_search
 
 
-@dataclass(frozen=True)
-class Training:
-    """Labelled rows, with the detector and measure to fit on them."""
-
-    estimator: Any
-    measure: Any
-    X: Any
-    y: AnyArray
-    classes: AnyArray
-    params: dict[str, Any]
-
-    def fit(self, rows: IntArray) -> Detector:
-        """Fit a detector on the rows."""
-        X, params = take_rows(self.X, rows), _of_rows(self.params, rows, len(self.y))
-        return Detector.fit(self.estimator, self.measure, X, self.y[rows], self.classes, **params)
-
-
 class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """A rejector around one ``estimator``, with the same input tags."""
 
@@ -71,7 +62,7 @@ class DetectorWrapper(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         return take_on_input(super().__sklearn_tags__(), self.estimator)
 
 
-class ConformalEvaluator(DetectorWrapper):
+class ConformalEvaluator(DetectorWrapper, ABC):
     """Base of the evaluators: detectors and their judges, one of each or one of each per fold."""
 
     measure: Measure | Callable[[Any, Any], Any] | str
@@ -85,6 +76,12 @@ class ConformalEvaluator(DetectorWrapper):
     detectors_: list[Detector]
     judges_: list[ScoreEvaluator]
     classes_: AnyArray
+    calibration_rows_: list[IntArray]
+    n_rows_: int
+    fit_metadata_: list[str]
+
+    learns_apart = True
+    """Whether ``learn`` can leave the detector, or the models of the measure, as they are."""
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels, accepted or not."""
@@ -120,6 +117,73 @@ class ConformalEvaluator(DetectorWrapper):
         judges = [self._judge_of(d, d.answer(X), y).rethreshold(self.search_) for d in self.detectors_]
         warn_if_coarse([judge.calibration_ for judge in judges], stacklevel=4)
         self.judges_ = judges
+        self.__dict__.pop("calibration_rows_", None)  # they calibrate no more
+        return self
+
+    @pointing_out
+    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
+        """Learn from labels that came later; the rows that calibrated calibrate again.
+
+        New rows only train: labels of objects that were chosen, because they looked strange or for any other
+        reason, say nothing about objects as they come, and thresholds found on them would promise nothing.
+        The thresholds are searched anew, by the search last used (``search_``) or, for more classes than
+        before, that of the constructor. A call that fails changes nothing.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n, features)
+            The rows given to ``fit``, in their order, then all that were labelled since.
+        y : array of shape (n,)
+            Their labels. A class that ``fit`` has not seen needs a detector that learns it; some of its rows
+            calibrate, since no others can.
+        what : {"judge", "detector", "both"}
+            ``"judge"``: the models of the measure, such as second opinions, are fitted on old and new rows;
+            the detector stays as it is. ``"detector"``: the detector is; models that learn from the rows
+            alone, not from what the steps of a pipeline make of them, stay as they are.
+        **params : dict
+            Passed to the detector's ``fit`` through metadata routing, as for ``fit``.
+        """
+        learning, training, codes = self._start_learning(X, y, what, params)
+        calibration = self._calibration_rows(codes)
+        learnt = parallel.run(
+            learn_fold,
+            zip(self.detectors_, calibration, strict=True),
+            shared=(training, what),
+            total=len(self.detectors_),
+            n_jobs=self.n_jobs if len(self.detectors_) > 1 else 1,
+            label="learning",
+            verbose=self.verbose,
+        )
+        detectors, answers = zip(*learnt, strict=True)
+        search = self._search_for(training)
+        learning._finish_fit(training, list(detectors), list(answers), calibration, search)
+        return self._become(learning)
+
+    def _start_learning(
+        self, X: Any, y: Any, what: Learner, params: dict[str, Any]
+    ) -> tuple[Self, Training, IntArray]:
+        """Return a copy that is to learn, what it learns from, and the labels as positions in its classes."""
+        self._check_rows(X)
+        given = getattr(self, "fit_metadata_", [])
+        if what != "judge" and sorted(params) != given:
+            raise ValueError(f"fit was given metadata {given}, so that learn needs the same, of all rows.")
+        learning = copy(self)
+        training, codes = learning._start_fit(X, in_known_type(y, self.classes_), params)
+        check_learning(self, training, what)
+        return learning, training, codes
+
+    @abstractmethod
+    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
+        """Return the rows that calibrate each detector when it learns: the old ones, some of new classes."""
+
+    def _search_for(self, training: Training) -> Search | str:
+        """Return the search last used; for more classes than there were, the one of the constructor."""
+        return self.search_ if len(training.classes) == len(self.classes_) else self.search
+
+    def _become(self, learnt: Self) -> Self:
+        """Take over what a copy has learnt; what calibrated at first is still known by its rows."""
+        learnt.calibration_rows_, learnt.n_rows_ = self.calibration_rows_, self.n_rows_
+        self.__dict__.update(learnt.__dict__)
         return self
 
     @property
@@ -147,21 +211,33 @@ class ConformalEvaluator(DetectorWrapper):
         X, y, codes = checked_training(self, X, y)
         resolve_search(self.search, len(self.classes_))
         routed = self._routed(params)
+        self.fit_metadata_ = sorted(params)
         measure = from_name(self.measure, self.random_state)
         return Training(self.estimator, measure, X, y, self.classes_, routed), codes
 
-    def _finish_fit(self, detectors: list[Detector], answers: list[Answer], labels: list[AnyArray]) -> Self:
-        """Give every detector a judge, calibrated on its answers about rows with these labels."""
+    def _finish_fit(
+        self,
+        training: Training,
+        detectors: list[Detector],
+        answers: list[Answer],
+        rows: list[IntArray],
+        search: Search | str | None = None,
+    ) -> Self:
+        """Give every detector a judge, calibrated on its answers about some rows."""
         self.detectors_ = detectors
+        self.calibration_rows_, self.n_rows_ = rows, len(training.y)
+        labels = [training.y[own] for own in rows]
         self.judges_ = list(map(self._judge_of, detectors, answers, labels))  # kept, should none be found
-        self.rethreshold(self.search)
+        self.rethreshold(self.search if search is None else search)
         warn_if_coarse([judge.calibration_ for judge in self.judges_], stacklevel=5)
         return self
 
     def _judge_of(self, detector: Detector, answer: Answer, y: AnyArray) -> ScoreEvaluator:
         """Return a judge of the detector's answers, without thresholds yet."""
         codes, scores = answer
-        merging = {} if detector.measure.n_members is None else vars(detector.measure.merging)
+        measure = detector.measure
+        single = {"absolute": (0,) if measure.absolute else ()}
+        merging = single if measure.n_members is None else vars(measure.merging)
         judge = ScoreEvaluator(p_value=self.p_value, calibration_label=self.calibration_label, **merging)
         return judge.calibrate(scores, encode_labels(y, self.classes_, "y"), codes, self.classes_)
 
@@ -281,14 +357,6 @@ def checked_rows(rejector: Any, X: Any) -> Any:
     check_names(X)
     validate_data(rejector, X, reset=False, skip_check_array=True)
     return X
-
-
-def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
-    """Take the rows of metadata that has one entry per row; pass the rest on."""
-    return {
-        name: take_rows(value, rows) if hasattr(value, "__len__") and len(value) == n else value
-        for name, value in params.items()
-    }
 
 
 def _chunk_size(n_classes: int) -> int:

@@ -7,11 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
 from transcendent._utils.estimators import take_on_input
 from transcendent.decisions import Decisions, check_budget
+from transcendent.evaluators.training import Learner
 from transcendent.rejectors import Traits, adopt_input
 
 _GOLDEN = (5**0.5 - 1) / 2
@@ -30,7 +32,20 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
         self._check_budget()
         self.rejector_ = clone(self.rejector).fit(X, y, **params)
         adopt_input(self, self.rejector_)
+        self._start()
         return self
+
+    @available_if(lambda budget: hasattr(budget.rejector, "learn"))  # type: ignore[untyped-decorator]
+    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
+        """Let the rejector learn from new labels; a stream starts anew."""
+        check_is_fitted(self)
+        self.rejector_.learn(X, y, what=what, **params)
+        adopt_input(self, self.rejector_)
+        self._start()
+        return self
+
+    def _start(self) -> None:
+        """Begin to count, where anything is counted."""
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
@@ -162,11 +177,8 @@ class StreamingBudget(_Budget):
         self.rate = rate
         self.window = window
 
-    def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Fit the rejector, and start a stream; ``params`` go to the rejector's ``fit``."""
-        super().fit(X, y, **params)
+    def _start(self) -> None:
         self.decided_, self.rejected_, self.recent_ = 0, 0, np.empty((0, 2))
-        return self
 
     def decide(self, X: Any, *labels: Any) -> Decisions:
         """Label the next objects of the stream, in order, and reject those the budget allows.

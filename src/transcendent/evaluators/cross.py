@@ -10,11 +10,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import FloatArray, IntArray, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, take_rows
 from transcendent._utils.cells import pointing_out
-from transcendent.decisions import Decisions, p_values_of
-from transcendent.evaluators.base import ConformalEvaluator, Training
+from transcendent.decisions import DOUBTS, Decisions, p_values_of
+from transcendent.evaluators.base import ConformalEvaluator
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
+from transcendent.evaluators.training import Training, every_kth_of_new_classes
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.measures.base import Measure
@@ -124,7 +125,12 @@ class CrossConformalEvaluator(ConformalEvaluator):
             verbose=self.verbose,
         )
         detectors, answers, rows = zip(*fitted, strict=True)
-        return self._finish_fit(list(detectors), list(answers), [training.y[part] for part in rows])
+        return self._finish_fit(training, list(detectors), list(answers), list(rows))
+
+    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
+        n_folds = len(self.calibration_rows_)
+        new = [every_kth_of_new_classes(codes, self.n_rows_, k, n_folds) for k in range(n_folds)]
+        return [np.concatenate(both) for both in zip(self.calibration_rows_, new, strict=True)]
 
     @property
     def thresholds_(self) -> FloatArray:
@@ -189,4 +195,13 @@ def vote(each: list[Decisions], quorum: int) -> Decisions:
         p_values=p,
         classes=classes,
         votes=votes,
+        doubts=_most_common([one.doubts for one in each]),
     )
+
+
+def _most_common(doubts: list[AnyArray | None]) -> AnyArray | None:
+    """Return the kind of doubt that most folds have about each object; of a tie, the first."""
+    if doubts[0] is None:
+        return None
+    counts = np.stack([np.sum([own == kind for own in doubts], axis=0) for kind in range(len(DOUBTS))])
+    return np.asarray(counts.argmax(axis=0), dtype=np.int8)

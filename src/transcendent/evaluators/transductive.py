@@ -15,8 +15,9 @@ from transcendent._utils import parallel
 from transcendent._utils.arrays import FloatArray, IntArray, take_rows
 from transcendent._utils.cells import pointing_out
 from transcendent.errors import CalibrationError, NoShortcutError
-from transcendent.evaluators.base import OneDetectorEvaluator, Training
+from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
+from transcendent.evaluators.training import Learner, Training, every_kth_of_new_classes
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
@@ -80,6 +81,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     leave_one_out_: str
     leave_one_out_reason_: str
 
+    learns_apart = False
+
     def __init__(
         self,
         estimator: BaseEstimator,
@@ -106,11 +109,48 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     @pointing_out
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
+        training, codes = self._start_fit(X, y, params)
+        return self._leave_out(training, codes, np.arange(len(codes)), self.search)
+
+    @pointing_out
+    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
+        """Learn from labels that came later; the rows that calibrated calibrate again.
+
+        As for `InductiveEvaluator`, but that detector and measure learn together: for the rows that it leaves
+        out there is no detector to keep.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame of shape (n, features)
+            The rows given to ``fit``, in their order, then the new ones.
+        y : array of shape (n,)
+            Their labels.
+        what : {"both"}
+            What learns.
+        **params : dict
+            As for ``fit``.
+        """
+        if what != "both":
+            raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: what='both'.")
+        learning, training, codes = self._start_learning(X, y, what, params)
+        (calibration,) = self._calibration_rows(codes)
+        search = self._search_for(training)
+        return self._become(learning._leave_out(training, codes, calibration, search))
+
+    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
+        new = every_kth_of_new_classes(codes, self.n_rows_, 0, 1)
+        return [np.concatenate([self.calibration_rows_[0], new])]
+
+    def _leave_out(
+        self, training: Training, codes: IntArray, calibration: IntArray, search: Search | str
+    ) -> Self:
+        """Fit on everything, and score each of the rows that calibrate left out; the others always train."""
         for name in ("leave_one_out_", "leave_one_out_reason_"):
             self.__dict__.pop(name, None)
-        training, codes = self._start_fit(X, y, params)
         check_every_row_is_left_out(codes, self.classes_)
-        splits, total = folds(self.cv, codes, self.classes_, check_random_state(self.random_state))
+        own, total = folds(self.cv, codes[calibration], self.classes_, check_random_state(self.random_state))
+        others = np.setdiff1d(np.arange(len(codes)), calibration)
+        splits = ((np.sort(np.append(calibration[train], others)), calibration[test]) for train, test in own)
         started = time.perf_counter()
         with self._fitting():
             detector = training.fit(np.arange(len(codes)))
@@ -119,8 +159,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         if answer is None:
             if isinstance(self.cv, str) and self.verbose:
                 self._forecast(seconds, total)
-            answer = self._refit(training, splits, total)
-        return self._finish_fit([detector], [answer], [training.y])
+            answer = self._refit(training, splits, total, calibration)
+        else:
+            answer = answer[0][calibration], answer[1][calibration]
+        return self._finish_fit(training, [detector], [answer], [calibration], search)
 
     def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
         """Return left-out labels and scores without refits, or None with the reason as an attribute."""
@@ -143,8 +185,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
                 f"{_duration(forecast)}; cv=10 would take {_duration(forecast * 10 / total)}.\n"
             )
 
-    def _refit(self, training: Training, splits: Iterable[Split], total: int) -> Answer:
-        """Return left-out labels and scores, from one fit per split."""
+    def _refit(self, training: Training, splits: Iterable[Split], total: int, left_out: IntArray) -> Answer:
+        """Return labels and scores of the rows left out, in their order, from one fit per split."""
         # Many small refits go out in batches: one task each would cost more than the fits.
         size = 25 if total > 100 else 1
         parts = parallel.run(
@@ -157,7 +199,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
             verbose=self.verbose,
         )
         rows, predicted, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-        if not np.array_equal(np.sort(rows), np.arange(len(training.y))):
+        if not np.array_equal(np.sort(rows), left_out):
             raise CalibrationError("the test parts of cv must cover every row exactly once.")
         order = np.argsort(rows)
         return predicted[order], scores[order]

@@ -100,7 +100,7 @@ class Calibration:
 
     def merge(self, scores: FloatArray) -> FloatArray:
         """Merge the members' scores of new objects, if there are members, into (n, classes) scores."""
-        return scores if self.merging is None else self.merging.scores(self._member_p_values(scores))
+        return scores if self.merging is None else self.merging.scores(self.member_p_values(scores))
 
     @cached_property
     def merged(self) -> FloatArray:
@@ -120,10 +120,12 @@ class Calibration:
 
     @cached_property
     def _member_bags(self) -> list[Bags]:
-        members = np.moveaxis(self.scores, -1, 0)
-        return [Bags.of(member, self.actual, self.classes) for member in members]
+        assert self.merging is not None
+        members = enumerate(np.moveaxis(self.scores, -1, 0))
+        pools = self.merging.pools
+        return [Bags.of(own, self.actual, self.classes, pooled=pools(m)) for m, own in members]
 
-    def _member_p_values(self, scores: FloatArray) -> FloatArray:
+    def member_p_values(self, scores: FloatArray) -> FloatArray:
         """Return (n, classes, members) p-values; each object counts as a member of its bag."""
         tables = enumerate(self._member_bags)
         return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
@@ -136,8 +138,8 @@ class Calibration:
         divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
         are too high by as many steps as there are members whom their true p-value would rank otherwise.
         """
-        p, own = self._member_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
-        size = self.counts[self.actual, None] + 1
+        p, own = self.member_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
+        size = np.column_stack([bags.counts[self.actual] for bags in self._member_bags]) + 1
         p[own] = (np.rint(p[own] * size) - 1) / size
         return p
 

@@ -24,6 +24,7 @@ from transcendent.judging.calibration import (
     CalibrationLabel,
     warn_if_coarse,
 )
+from transcendent.judging.doubt import kinds_of_doubt
 from transcendent.judging.merging import Bag, Merging
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.thresholds import Search
@@ -52,6 +53,9 @@ class ScoreEvaluator(BaseEstimator):
         How much each member of stacked scores counts: equally if None.
     bag : {"class", "all"}
         Which calibration objects a merged score is ranked among; see `CombinedMeasure`.
+    absolute : tuple of int
+        Positions of members, such as distances, whose scores are on one scale for all classes; with
+        ``bag="all"`` they are ranked among all calibration objects.
 
     Examples
     --------
@@ -66,6 +70,9 @@ class ScoreEvaluator(BaseEstimator):
     array([ True, False])
     """
 
+    absolute: Any = ()  # also of an artifact that was written before there was any
+    absolute_: tuple[int, ...] = ()
+
     def __init__(
         self,
         *,
@@ -74,12 +81,14 @@ class ScoreEvaluator(BaseEstimator):
         calibration_label: CalibrationLabel = "predicted",
         weights: Any = None,
         bag: Bag = "class",
+        absolute: Any = (),
     ) -> None:
         self.search = search
         self.p_value = p_value
         self.calibration_label = calibration_label
         self.weights = weights
         self.bag = bag
+        self.absolute = absolute
 
     def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
         """Calibrate on objects the detector was not trained on.
@@ -116,9 +125,11 @@ class ScoreEvaluator(BaseEstimator):
     def calibrate(self, scores: FloatArray, actual: IntArray, predicted: IntArray, classes: AnyArray) -> Self:
         """Take calibration objects, without thresholds: ``rethreshold`` searches them."""
         merging = None
+        n_members = scores.shape[2] if scores.ndim == 3 else 1
+        self.absolute_ = _check_absolute(self.absolute, n_members)
         if scores.ndim == 3:
-            merging = Merging(self.weights, self.bag)
-            merging.check_members(scores.shape[2])
+            merging = Merging(self.weights, self.bag, self.absolute_)
+            merging.check_members(n_members)
         self.classes_ = classes
         self.calibration_ = Calibration(
             classes=classes,
@@ -144,8 +155,12 @@ class ScoreEvaluator(BaseEstimator):
 
     def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
         """Decide about answers given as positions in ``classes_``."""
-        p = self._p_values(scores)
+        calibration = self.calibration_
+        members = None if calibration.merging is None else calibration.member_p_values(scores)
+        merged = scores if members is None else calibration.merging.scores(members)  # type: ignore[union-attr]
+        p = calibration.bags.p_values(merged, self.p_value)
         credibility, confidence = credibility_and_confidence(p, codes)
+        seen = p[:, :, None] if members is None else members
         return Decisions(
             labels=self.classes_[codes],
             accepted=self.result_.accepts(codes, credibility, confidence),
@@ -153,7 +168,13 @@ class ScoreEvaluator(BaseEstimator):
             confidence=confidence,
             p_values=p,
             classes=self.classes_,
+            doubts=kinds_of_doubt(seen, self.absolute_) if self.tells_doubt else None,
         )
+
+    @property
+    def tells_doubt(self) -> bool:
+        """Whether decisions say which kind of doubt there is."""
+        return self.calibration_.merging is not None or bool(self.absolute_)
 
     def predict_p(self, scores: Any) -> FloatArray:
         """Return the (n, classes) p-values of scores as in ``fit``."""
@@ -191,6 +212,14 @@ class ScoreEvaluator(BaseEstimator):
     def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
         n_classes, *n_members = self.calibration_.scores.shape[1:]
         return _check_scores(scores, n, n_classes, *n_members)
+
+
+def _check_absolute(absolute: Any, n_members: int) -> tuple[int, ...]:
+    """Return positions of members; refuse anything else."""
+    places = tuple(np.atleast_1d(np.asarray(absolute)).tolist())
+    if not all(type(m) is int and 0 <= m < n_members for m in places):
+        raise ValueError(f"absolute has positions of members, from 0 to {n_members - 1}, not {absolute!r}.")
+    return places
 
 
 def _check_scores(scores: Any, n: int, n_classes: int, n_members: int | None = None) -> FloatArray:

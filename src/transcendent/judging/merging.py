@@ -23,6 +23,9 @@ class Merging:
         How much each member counts: equally if None.
     bag : {"class", "all"}
         Among whose merged scores a new one is ranked.
+    absolute : tuple of int
+        Positions of members whose scores of all classes are on one scale. If the bag is of all objects, they
+        are ranked among all, too, the others within the class.
 
     Examples
     --------
@@ -33,6 +36,7 @@ class Merging:
 
     weights: Any = None
     bag: Bag = "class"
+    absolute: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.bag not in get_args(Bag):
@@ -45,8 +49,14 @@ class Merging:
         if np.any(numbers < 0) or not numbers.any():
             raise ValueError(f"weights must not be negative, nor all be 0: {numbers.tolist()}.")
 
+    def pools(self, member: int) -> bool:
+        """Whether the scores of a member are ranked among those of all objects."""
+        return self.bag == "all" and member in self.absolute
+
     def check_members(self, n_members: int) -> None:
-        """Refuse weights for another number of members."""
+        """Refuse weights for another number of members, and members that do not exist."""
+        if not all(type(m) is int and 0 <= m < n_members for m in self.absolute):
+            raise ValueError(f"absolute names {self.absolute!r} of {n_members} measures, counted from 0.")
         if self.weights is not None and len(self.weights) != n_members:
             raise ValueError(f"there are {len(self.weights)} weights for {n_members} measures.")
 

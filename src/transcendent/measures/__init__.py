@@ -5,7 +5,12 @@ from transcendent.measures.base import Measure
 from transcendent.measures.combined import CombinedMeasure as CombinedMeasure
 from transcendent.measures.density import Density
 from transcendent.measures.detector import Detector
-from transcendent.measures.distance import CentroidDistance, NeighbourRatio, NeighbourShare
+from transcendent.measures.distance import (
+    CentroidDistance,
+    NeighbourDistance,
+    NeighbourRatio,
+    NeighbourShare,
+)
 from transcendent.measures.drift import drift_measure
 from transcendent.measures.ensemble import TreeDisagreement
 from transcendent.measures.margin import Margin
@@ -21,6 +26,7 @@ __all__ = [
     "HiddenLayerSVM",
     "Margin",
     "Measure",
+    "NeighbourDistance",
     "NeighbourRatio",
     "NeighbourShare",
     "OneVsRestMeasure",

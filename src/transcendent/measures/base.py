@@ -22,6 +22,15 @@ class Measure(BaseEstimator, ABC):
     needs_rows: bool = False
     """Whether ``fit`` learns from rows. If not, a detector fitted elsewhere needs no training data here."""
 
+    needs_rows_alone: bool = False
+    """Whether ``fit`` learns from rows and labels only, whatever the detector, and so may outlive it."""
+
+    absolute: bool = False
+    """Whether scores of different classes are on one scale, so that they may be ranked together."""
+
+    min_classes: int = 2
+    """With fewer classes, a combined measure leaves it out."""
+
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:  # noqa: ARG002
         """Learn what the measure needs from the detector's training rows."""
         return self

@@ -73,23 +73,31 @@ class CombinedMeasure(Measure):
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
         """Whether any member learns from rows; the one ``"auto"`` picks may."""
-        return any(getattr(from_name(member), "needs_rows", member == "auto") for member in self.measures)
+        return any(_of(member, "needs_rows", member == "auto") for member in self.measures)
+
+    @property
+    def needs_rows_alone(self) -> bool:  # type: ignore[override]
+        """Whether every member learns from rows alone."""
+        return all(_of(member, "needs_rows_alone", False) for member in self.measures)
 
     @property
     def n_members(self) -> int:
-        """Number of members."""
-        return len(self.measures)
+        """Number of members, without those that are for more classes than there are."""
+        return len(self._kept)
 
     @property
     def merging(self) -> Merging:
         """The weights and the bag."""
-        merging = Merging(self.weights, self.bag)
-        merging.check_members(self.n_members)
-        return merging
+        Merging(self.weights, self.bag).check_members(len(self.measures))
+        kept = self._kept
+        weights = None if self.weights is None else [float(self.weights[m]) for m in kept]
+        absolute = [m for m, place in enumerate(kept) if _of(self.measures[place], "absolute", False)]
+        return Merging(weights, self.bag, tuple(absolute))
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Fit every member."""
         self.merging  # noqa: B018  # refuses bad parameters before anything is fitted
+        self.n_classes_ = len(estimator.classes_)
         members = self._resolved(estimator)
         if self.random_state is not None:
             seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
@@ -121,6 +129,12 @@ class CombinedMeasure(Measure):
                 return codes
         return None
 
+    @property
+    def _kept(self) -> list[int]:
+        """Positions of the measures that are for as many classes as there are, or may be."""
+        n_classes = getattr(self, "n_classes_", np.inf)
+        return [m for m, member in enumerate(self.measures) if _of(member, "min_classes", 2) <= n_classes]
+
     def _members(self, estimator: Any) -> list[Measure]:
         """Return the fitted members, or fresh ones if none has to be fitted."""
         fitted: list[Measure] | None = getattr(self, "measures_", None)
@@ -128,10 +142,15 @@ class CombinedMeasure(Measure):
 
     def _resolved(self, estimator: Any) -> list[Measure]:
         """Return fresh members from the measures the user gave."""
-        members = [resolve_measure(member, estimator) for member in self.measures]
+        members = [resolve_measure(self.measures[place], estimator) for place in self._kept]
         if not members or any(member.n_members is not None for member in members):
             raise MeasureError("a combined measure needs members, none of them a combined measure itself.")
         return members
+
+
+def _of(member: Any, attribute: str, default: Any) -> Any:
+    """Return an attribute of a member that may be given by its name, or as a function."""
+    return getattr(from_name(member), attribute, default)
 
 
 def _stacked(members: list[Measure], scores: list[FloatArray], n_classes: int) -> FloatArray:

@@ -47,7 +47,7 @@ class CentroidDistance(Measure):
     array([[3., 6.]])
     """
 
-    needs_rows = True
+    needs_rows = needs_rows_alone = True
 
     def __init__(self, metric: Metric = "euclidean") -> None:
         self.metric = metric
@@ -108,7 +108,7 @@ class NeighbourShare(Measure):
         Which distance.
     """
 
-    needs_rows = True
+    needs_rows = needs_rows_alone = True
 
     def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
         self.n_neighbors = n_neighbors
@@ -161,24 +161,32 @@ class NeighbourShare(Measure):
         return squares, _TIED * (row_norms(X, squared=True)[:, None] + self.norms_)
 
 
-class NeighbourRatio(Measure):
-    """Distance to the nearest objects of the class, relative to those of the nearest other class.
+class NeighbourDistance(Measure):
+    """Mean distance to the nearest training objects of the class.
 
-    With ``d_y`` the mean distance to the ``n_neighbors`` nearest training objects of class y, and ``o``
-    the smallest such mean over the other classes, the score is ``d_y / (d_y + o)``: 0 on top of the class,
-    1/2 half way, 1 on top of another. It orders objects as the ratio ``d_y / o`` does, and stays finite.
-    For a class with fewer than ``n_neighbors`` rows, the mean is over all of them.
+    It asks whether an object is like anything known, not which class it resembles more: an object far from
+    all classes is strange for each of them.
 
     Parameters
     ----------
     n_neighbors : int
-        Number of objects of each class in the mean.
+        Number of objects of each class in the mean; all of a class that has fewer.
     metric : {"euclidean", "cosine", "jaccard"}
         Which distance; Jaccard's is between the sets of columns that are not 0. For sparse rows, cosine and
         Jaccard are fastest.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from transcendent.measures import NeighbourDistance
+    >>> X, y = [[0.0], [2.0], [9.0], [11.0]], [0, 0, 1, 1]
+    >>> detector = GaussianNB().fit(X, y)
+    >>> NeighbourDistance(1).fit(detector, X, y).scores(detector, [[4.0], [99.0]])
+    array([[ 2.,  5.],
+           [97., 88.]])
     """
 
-    needs_rows = True
+    needs_rows = needs_rows_alone = absolute = True
 
     def __init__(
         self, n_neighbors: int = 5, *, metric: Literal["euclidean", "cosine", "jaccard"] = "euclidean"
@@ -197,13 +205,14 @@ class NeighbourRatio(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Return relative distances in [0, 1]."""
-        return _relative(self._mean_distances(X))
+        """Return mean distances."""
+        k = self.n_neighbors
+        return np.column_stack([_nearest(index, X, k).mean(axis=1) for index in self.neighbours_])
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Return relative distances, with the row left out of its own class."""
+        """Return mean distances, with the row left out of its own class."""
         codes = encode_labels(y, answers.classes_, "y")
-        d = self._mean_distances(X)
+        d = NeighbourDistance.scores(self, answers, X)
         for c, index in enumerate(self.neighbours_):
             own = np.flatnonzero(codes == c)
             k = min(self.n_neighbors, len(own) - 1)
@@ -212,12 +221,33 @@ class NeighbourRatio(Measure):
             else:
                 nearest = _nearest(index, None, k)
             d[own, c] = nearest.mean(axis=1)
-        return _relative(d)
+        return d
 
-    def _mean_distances(self, X: Any) -> FloatArray:
-        """Return (n, classes) mean distances to the nearest objects of each class."""
-        k = self.n_neighbors
-        return np.column_stack([_nearest(index, X, k).mean(axis=1) for index in self.neighbours_])
+
+class NeighbourRatio(NeighbourDistance):
+    """Distance to the nearest objects of the class, relative to those of the nearest other class.
+
+    With ``d_y`` the mean distance to the ``n_neighbors`` nearest training objects of class y, and ``o``
+    the smallest such mean over the other classes, the score is ``d_y / (d_y + o)``: 0 on top of the class,
+    1/2 half way, 1 on top of another. It orders objects as the ratio ``d_y / o`` does, and stays finite.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        Number of objects of each class in the mean; all of a class that has fewer.
+    metric : {"euclidean", "cosine", "jaccard"}
+        Which distance; see `NeighbourDistance`.
+    """
+
+    absolute = False
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Return relative distances in [0, 1]."""
+        return _relative(super().scores(estimator, X))
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
+        """Return relative distances, with the row left out of its own class."""
+        return _relative(super().left_out_scores(answers, X, y))
 
 
 def _in_double_precision(X: Any) -> Any:

@@ -1,7 +1,7 @@
 """The measure recommended against drift, chosen by the benchmarks in the documentation."""
 
 import warnings
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,20 +11,29 @@ from sklearn.feature_selection import f_classif
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import check_array
 
-from transcendent._utils.arrays import AnyArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.measures.combined import CombinedMeasure
+from transcendent.measures.distance import NeighbourDistance
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
 
+_MANY = 10
 
-def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> CombinedMeasure:
-    """Return the measure recommended under drift: three second opinions on the detector's answers.
+
+def drift_measure(
+    *, n_jobs: int | None = None, random_state: Any = None, new_classes: bool | None = None
+) -> CombinedMeasure:
+    """Return the measure recommended under drift: second opinions on the detector's answers.
 
     Three ensembles are fitted beside the detector: a coarse boosted one, a boosted one of large trees that
     consider a twentieth of the columns at each split, and one of extremely randomised trees. Their p-values
     are merged by Fisher's rule and ranked among all calibration objects. It works with any detector, since
     only its labels are needed. Of rows with more than 2,000 columns, boosting uses the 2,000 that best
     separate the classes.
+
+    Where there are many classes, such as families, there will be objects of classes that nobody has seen.
+    The cosine distance to the nearest training object of the class then joins the opinions, and counts as
+    much as these three together. Where all classes are known, it costs more than it finds.
 
     It ranks objects of all classes together. Thresholds per class, found on calibration objects, may then
     reject far more of a rare class than they promised once the world has moved; a `RejectionBudget` holds
@@ -37,6 +46,8 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
         per core) is quicker; beside other work boosting with several threads takes several times as long.
     random_state : int, RandomState or None
         Seed of the three ensembles.
+    new_classes : bool or None
+        Whether classes that nobody has seen are to be expected; by default with ten classes or more.
 
     Returns
     -------
@@ -61,7 +72,49 @@ def drift_measure(*, n_jobs: int | None = None, random_state: Any = None) -> Com
     trees = ExtraTreesClassifier(200, n_jobs=n_jobs)
     models = [make_pipeline(DenseColumns(), coarse), make_pipeline(DenseColumns(), fine), trees]
     opinions = [SecondOpinion(model, Probability(), n_jobs=n_jobs or 1) for model in models]
-    return CombinedMeasure(opinions, bag="all", random_state=random_state)
+    if new_classes is False:
+        return CombinedMeasure(opinions, bag="all", random_state=random_state)
+    distance = NewClassDistance(1, metric="cosine", min_classes=2 if new_classes else _MANY)
+    return CombinedMeasure(
+        [*opinions, distance], weights=[1.0, 1.0, 1.0, 3.0], bag="all", random_state=random_state
+    )
+
+
+class NewClassDistance(NeighbourDistance):
+    """A distance for combined measures of many classes, where missing values count as 0.
+
+    Parameters
+    ----------
+    n_neighbors, metric
+        As for `NeighbourDistance`.
+    min_classes : int
+        With fewer classes a combined measure leaves it out.
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 1,
+        *,
+        metric: Literal["euclidean", "cosine", "jaccard"] = "cosine",
+        min_classes: int = _MANY,
+    ) -> None:
+        super().__init__(n_neighbors, metric=metric)
+        self.min_classes = min_classes
+
+    def fit(self, estimator: Any, X: Any, y: Any) -> Self:
+        """Index the training rows of each class."""
+        return super().fit(estimator, _filled(X), y)
+
+    def scores(self, estimator: Any, X: Any) -> FloatArray:
+        """Return distances."""
+        return super().scores(estimator, _filled(X))
+
+
+def _filled(X: Any) -> Any:
+    rows = check_array(X, dtype=np.float64, accept_sparse="csr", ensure_all_finite="allow-nan", copy=True)
+    values = rows.data if sp.issparse(rows) else rows
+    values[np.isnan(values)] = 0.0
+    return rows
 
 
 class DenseColumns(TransformerMixin, BaseEstimator):

@@ -17,6 +17,7 @@ _CLASSES = (
     "Density",
     "HiddenLayerSVM",
     "Margin",
+    "NeighbourDistance",
     "NeighbourRatio",
     "NeighbourShare",
     "OneVsRestMeasure",

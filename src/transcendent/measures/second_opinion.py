@@ -43,7 +43,7 @@ class SecondOpinion(Measure):
     array([[-0.23, -0.77]])
     """
 
-    needs_rows = True
+    needs_rows = needs_rows_alone = True
 
     n_jobs: int | None = None  # also of an artifact that was written before there was one
 

@@ -1,11 +1,9 @@
 """Rejectors run over past data, period by period."""
 
 import inspect
-import time
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import clone
 from sklearn.utils import indexable
 
 from transcendent._utils import parallel
@@ -21,7 +18,6 @@ from transcendent._utils.arrays import (
     AnyArray,
     IntArray,
     as_labels,
-    as_slice,
     count_rows,
     take_rows,
     unlabelled_rows,
@@ -31,8 +27,8 @@ from transcendent._utils.estimators import has_own_seed, seeded
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
 from transcendent._utils.text import some
-from transcendent.decisions import Decisions, Rejector
-from transcendent.errors import InfeasibleError
+from transcendent.decisions import Rejector
+from transcendent.evaluators.training import what_learns
 from transcendent.rejectors import Traits
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import (
@@ -40,14 +36,13 @@ from transcendent.temporal.checkpoints import (
     discard,
     finished,
     open_checkpoints,
-    read_period,
     remove_checkpoints,
-    write_period,
 )
-from transcendent.temporal.labelling import Retraining, joining
-from transcendent.temporal.periods import Calendar, TimeSplit, in_order_of_time, time_split
+from transcendent.temporal.labelling import Retraining
+from transcendent.temporal.periods import Calendar, TimeSplit, time_split
 from transcendent.temporal.repeated import RepeatedBacktest, repeat
 from transcendent.temporal.result import Backtest, tight
+from transcendent.temporal.running import Outcome, Run, run_rejector
 
 
 class _Options(TypedDict, total=False):
@@ -171,6 +166,8 @@ def backtest(
     named = _named(rejectors, chronological, labels is not None)
     if not isinstance(retrain, Retraining | None):
         raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
+    for rejector in named.values() if retrain else ():
+        what_learns(rejector, retrain.learns)  # type: ignore[union-attr]  # refuses what cannot
     check_names(X)
     n_rows, rows, pointing = count_rows(y), _labelled_rows(y, unlabelled), pointing_into(X)
     X, y, split = _checked(X, y, times, train, period, rows)
@@ -190,7 +187,7 @@ def backtest(
         "unlabelled": n_rows - len(rows),
         "data": digest(X, y, split.times, split.train, split.test, rows, [] if answers is None else answers),
     }
-    run = _Run(X, y, answers, rows, split, chronological, retrain, pos_label, manifest)
+    run = Run(X, y, answers, rows, split, chronological, retrain, pos_label, manifest)
     run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
     with pointing:  # to rows as they were given, not to those of a period
         if isinstance(random_state, Sequence | np.ndarray):
@@ -199,53 +196,8 @@ def backtest(
         return run_seed(random_state, folder)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What the run of every rejector has in common."""
-
-    X: Any
-    y: AnyArray
-    answers: AnyArray | None
-    numbers: IntArray
-    split: TimeSplit
-    chronological: bool
-    retrain: Retraining | None
-    pos_label: Any
-    manifest: dict[str, Any]
-    random_state: int = 0
-    checkpoints: Path | None = None
-    verbose: bool = False
-    note: str = ""
-
-    def fit(self, rejector: Any, labelled: IntArray) -> Any:
-        """Fit a clone on the training rows and on the labelled rows that can join them."""
-        train, times = self.split.train, in_order_of_time(self.split.times)
-        rows = np.concatenate([train, joining(labelled, self.y, train)])
-        rows = rows[np.argsort(times[rows], kind="stable")]
-        given = {"times": times[rows]} if self.chronological else {}
-        if self.answers is not None:
-            given["labels"] = self.answers[rows]
-        return clone(rejector, safe=False).fit(take_rows(self.X, as_slice(rows)), self.y[rows], **given)
-
-    def rows(self, period: int) -> IntArray:
-        return self.split.test[self.split.periods.rows[period]]
-
-    def decide(self, fitted: Any, rows: IntArray) -> Decisions:
-        """Decide some rows: as they are, or as scores with the detector's answers."""
-        answers = () if self.answers is None else (self.answers[rows],)
-        decisions: Decisions = fitted.decide(take_rows(self.X, as_slice(rows)), *answers)
-        return decisions
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    answers: Decisions
-    seconds: dict[str, float]
-    labelled: int
-
-
 def _run_seed(
-    run: _Run,
+    run: Run,
     rejectors: dict[str, Any],
     seed: int,
     folder: Any,
@@ -280,7 +232,7 @@ def _run_seed(
         note=note,
     )
     outcomes = parallel.run(
-        _run_rejector,
+        run_rejector,
         named.items(),
         shared=(run,),
         total=len(named),
@@ -348,7 +300,7 @@ def _checked_answers(labels: Any, rows: IntArray, n: int) -> AnyArray:
     return as_labels(take_rows(labels, rows), "labels")
 
 
-def _collect(run: _Run, outcomes: dict[str, _Outcome]) -> Backtest:
+def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
     split = run.split
     in_order = split.test[np.concatenate(split.periods.rows)]
     return Backtest(
@@ -365,90 +317,10 @@ def _collect(run: _Run, outcomes: dict[str, _Outcome]) -> Backtest:
             "versions": versions("lightgbm", "xgboost", "torch"),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
-            "labelled": {name: outcome.labelled for name, outcome in outcomes.items()},
+            "labelled": {name: len(outcome.labelled.get("row", ())) for name, outcome in outcomes.items()},
         },
+        labelled={name: outcome.labelled for name, outcome in outcomes.items()} if run.retrain else {},
     )
-
-
-def _run_rejector(run: _Run, name: str, rejector: Any) -> _Outcome:
-    """Decide period after period and refit on schedule; periods already on disk are not decided again."""
-    seconds = {"fit": 0.0, "decide": 0.0}
-    fitted: Any = None
-    labelled = known = np.empty(0, dtype=np.intp)
-    since_fit: list[IntArray] = []
-    parts: list[dict[str, AnyArray]] = []
-    periods, done = run.split.periods, 0
-    total = len(run.split.test)
-    with parallel.Progress(
-        f"backtest of {name}{run.note}", total, verbose=run.verbose, unit="object"
-    ) as progress:
-        for i in range(len(periods)):
-            rows = run.rows(i)
-            if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
-                fitted, known, since_fit = None, labelled, []
-            done += len(rows)
-            part = read_period(run.checkpoints, name, i)
-            if part is not None:
-                fitted = None  # it has not decided this period, from which it might have learnt
-                progress.skip(done)
-            elif len(rows):
-                if fitted is None:
-                    first = not seconds["fit"]
-                    try:
-                        with progress.pause() if first else nullcontext():
-                            fitted = _fit_up_to_now(run, rejector, known, since_fit, seconds)
-                    except InfeasibleError as error:
-                        raise InfeasibleError(f"{name}: {error}") from None
-                part = _decide_period(run, fitted, rows, i, seconds)
-                write_period(run.checkpoints, name, i, part)
-            if part is not None:
-                parts.append(part)
-                since_fit.append(rows)
-                labelled = np.concatenate([labelled, part["labelled"]])
-            progress.show(done, periods.labels[i])
-    return _Outcome(_join(parts), seconds, len(labelled))
-
-
-def _fit_up_to_now(
-    run: _Run, rejector: Any, labelled: IntArray, since_fit: list[IntArray], seconds: dict[str, float]
-) -> Any:
-    """The rejector as it is after deciding the periods since its last fit."""
-    with _timed(seconds, "fit"):
-        fitted = run.fit(rejector, labelled)
-    if Traits.of(fitted).evolves:
-        for earlier in since_fit:
-            run.decide(fitted, earlier)
-    return fitted
-
-
-def _decide_period(
-    run: _Run, fitted: Any, rows: IntArray, period: int, seconds: dict[str, float]
-) -> dict[str, AnyArray]:
-    with _timed(seconds, "decide"):
-        decisions = run.decide(fitted, rows)
-    chosen = np.empty(0, dtype=np.intp)
-    if run.retrain is not None:
-        generator = np.random.default_rng((run.random_state, period))
-        chosen = run.retrain.select(fitted, take_rows(run.X, as_slice(rows)), decisions, generator)
-    columns = {key: tight(column) for key, column in decisions.columns().items() if key != "p_values"}
-    return columns | {
-        "labelled": rows[chosen],
-        "classes": tight(decisions.classes),
-        "ranked_by": np.array([decisions.ranked_by]),
-    }
-
-
-def _join(parts: list[dict[str, AnyArray]]) -> Decisions:
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0] if key != "labelled"}
-    classes, ranked_by = np.unique(columns.pop("classes")), columns.pop("ranked_by")[0].item()
-    return Decisions(**columns, classes=classes, ranked_by=ranked_by)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], work: str) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    seconds[work] += time.perf_counter() - started
 
 
 def _named(rejectors: Any, chronological: bool, labels_given: bool) -> dict[str, Any]:

@@ -1,48 +1,76 @@
 """The choice of objects to label in each period, and how often rejectors are refitted with them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent._utils.estimators import see_through, transform
 from transcendent.decisions import Decisions
+from transcendent.evaluators.training import Learner
 from transcendent.rejectors import Traits
 
-Choice = Literal["rejected", "margin", "random", "mixed"]
+Choice = Literal["rejected", "drawn", "margin", "random"]
 
 _ENOUGH = 20
 
 
+class Chosen(NamedTuple):
+    """Objects to label, by their positions, ascending.
+
+    ``probabilities`` are their chances of having been chosen, given what the rejector had decided: 1 for
+    those that were not drawn, NaN if unknown. ``audited`` are those drawn from the accepted ones.
+    """
+
+    rows: IntArray
+    probabilities: FloatArray
+    audited: BoolArray
+
+    @classmethod
+    def of(cls, chosen: IntArray, audited: IntArray, chance: float, audit_chance: float = 1.0) -> "Chosen":
+        """Put chosen and audited objects, which had these chances, in order."""
+        rows = np.concatenate([chosen, audited])
+        order, is_audited = np.argsort(rows), np.arange(len(rows)) >= len(chosen)
+        return cls(rows[order], np.where(is_audited, audit_chance, chance)[order], is_audited[order])
+
+
 @dataclass(frozen=True)
 class Retraining:
-    """A budget of labels for every period, and how often rejectors are refitted with them.
+    """A budget of labels for every period, and what learns from them how often.
 
-    A class that was not trained on joins the training rows when 20 of its objects have been labelled: with
-    fewer there is nothing to calibrate on.
+    Evaluators learn as by `InductiveEvaluator.learn`: labelled objects train, and do not calibrate, since
+    they were chosen. Other rejectors are fitted anew on old and new rows. A class that was not trained on
+    joins the training rows when 20 of its objects have been labelled: with fewer there is nothing to
+    calibrate on.
 
     Attributes
     ----------
     labels : int
         How many objects of each period get their label and join the training rows.
-    choose : {"rejected", "margin", "random", "mixed"}
-        Which: the rejected ones first, least credible before others, then accepted ones likewise; those
-        closest to the detector's decision boundary; any; or half of them as in ``"rejected"``, the rest at
-        random.
+    choose : {"rejected", "drawn", "margin", "random"}
+        Which: the rejected ones first, least credible before others, then accepted ones likewise; rejected
+        ones drawn at random; those closest to the detector's decision boundary; or any.
     every : int
-        Refit every ``every`` periods.
+        Learn every ``every`` periods.
     apart : float
         Least cosine distance between the objects chosen in one period, 0 to 1: of near-duplicates only the
         first is labelled, as long as there are others. Needs rows of numbers.
+    audit : float
+        Share of the labels that goes to accepted objects drawn at random, so that somebody looks at what is
+        trusted, too. ``choose="random"`` draws from all objects, and needs no audit.
+    learns : {"both", "detector", "judge"}
+        What learns: the detector, the models of the measure beside it, or both.
     """
 
     labels: int
     choose: Choice = "rejected"
     every: int = 1
     apart: float = 0.0
+    audit: float = 0.2
+    learns: Learner = "both"
 
     def __post_init__(self) -> None:
         if self.choose not in get_args(Choice):
@@ -51,25 +79,44 @@ class Retraining:
             raise ValueError(f"labels and every must be at least 1, not {self.labels} and {self.every}.")
         if not 0 <= self.apart <= 1:
             raise ValueError(f"apart is a cosine distance between 0 and 1, not {self.apart!r}.")
+        if self.apart and self.choose == "drawn":
+            raise ValueError("apart is for objects that are chosen in an order; choose='drawn' draws them.")
+        if not 0 <= self.audit <= 1:
+            raise ValueError(f"audit is a share between 0 and 1, not {self.audit!r}.")
+        if self.learns not in get_args(Learner):
+            raise ValueError(f"learns must be one of {get_args(Learner)}, not {self.learns!r}.")
 
-    def select(self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator) -> IntArray:
-        """Positions of the objects to label, sorted."""
+    def select(self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator) -> Chosen:
+        """Choose the objects to label."""
         n = min(self.labels, len(decisions))
         shuffled = generator.permutation(len(decisions))
         if self.choose == "random":
-            ranked = shuffled
-        elif self.choose == "margin":
+            chance = n / len(decisions) if self.apart == 0 else np.nan
+            return Chosen.of(self._first(n, shuffled, X), shuffled[:0], chance)
+        if self.choose == "drawn":
+            return self._drawn(n, shuffled, decisions.accepted[shuffled])
+        if self.choose == "margin":
             ranked = np.argsort(margins(rejector, X), kind="stable")
         else:
             ranked = np.lexsort((decisions.ranking, decisions.accepted))
-        if self.choose != "mixed":
-            return np.sort(self._first(n, ranked, X))
-        strange = self._first(-(-n // 2), ranked, X)
-        return np.sort(np.concatenate([strange, shuffled[~np.isin(shuffled, strange)]])[:n])
+        n_audited = round(self.audit * n)
+        strange = self._first(n - n_audited, ranked, X)
+        trusted = shuffled[decisions.accepted[shuffled] & ~np.isin(shuffled, strange)]
+        audited = trusted[:n_audited]
+        others = ranked[~np.isin(ranked, np.concatenate([strange, audited]))]
+        strange = np.concatenate([strange, self._first(n - len(strange) - len(audited), others, X)])
+        return Chosen.of(strange, audited, 1.0, len(audited) / max(len(trusted), 1))
+
+    def _drawn(self, n: int, shuffled: IntArray, accepted: BoolArray) -> Chosen:
+        """Draw from the rejected and from the accepted objects; if one lacks objects, more from the other."""
+        rejected, trusted = shuffled[~accepted], shuffled[accepted]
+        n_audited = min(max(round(self.audit * n), n - len(rejected)), len(trusted))
+        chances = ((n - n_audited) / max(len(rejected), 1), n_audited / max(len(trusted), 1))
+        return Chosen.of(rejected[: n - n_audited], trusted[:n_audited], *chances)
 
     def _first(self, n: int, ranked: IntArray, X: Any) -> IntArray:
         """The first n in this order that are apart; if there are too few, the first of the others too."""
-        if self.apart == 0:
+        if self.apart == 0 or n == 0:
             return ranked[:n]
         rows = normalize(sp.csr_array(X, dtype=np.float64))[ranked]
         chosen, near = np.zeros(len(ranked), dtype=bool), np.zeros(len(ranked), dtype=bool)
@@ -88,7 +135,7 @@ def margins(rejector: Any, X: Any) -> FloatArray:
     if not detectors:
         raise ValueError(
             f"{type(rejector).__name__} shows no detector, so there is no margin to choose labels by; "
-            "choose 'rejected', 'random' or 'mixed'."
+            "choose 'rejected' or 'random'."
         )
     values = np.mean([_decision_values(detector, X) for detector in detectors], axis=0)
     if values.ndim == 1:

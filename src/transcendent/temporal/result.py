@@ -3,7 +3,8 @@
 import io
 import json
 import textwrap
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -35,6 +36,7 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
+from transcendent.temporal.auditing import Audit, estimate_error
 
 _SHOWN = {
     "rejected of": {"rejection_rate": "all", "positives_rejected": "positives"},
@@ -46,8 +48,9 @@ _SHOWN = {
 }
 _SHORT = {"positives": "pos.", "rejected": "rej.", "F1 kept": "F1"}
 _BLOCK_CELLS = 1 << 20
+_LABELLED = ("row", "probability", "audited")
 
-FILES = ("table.parquet", "decisions.parquet", "manifest.json")
+FILES = ("table.parquet", "decisions.parquet", "labelled.parquet", "manifest.json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,6 +75,10 @@ class Backtest:
         The class F1, precision, recall, FPR and FNR are about; None for their mean over classes.
     manifest : dict
         Versions, seeds, parameters, the data's digest, and seconds spent fitting and deciding.
+    labelled : dict of dict of arrays
+        If rejectors were retrained, the objects that each had labelled: ``row``, the row in the data;
+        ``probability``, its chance of being chosen, given what the rejector had decided (1 if it was not
+        drawn); and ``audited``, whether it was drawn from the accepted ones.
     """
 
     periods: tuple[str, ...]
@@ -82,6 +89,7 @@ class Backtest:
     classes: AnyArray
     pos_label: Any
     manifest: dict[str, Any]
+    labelled: dict[str, dict[str, AnyArray]] = field(default_factory=dict)
 
     @cached_property
     def confusions(self) -> dict[str, IntArray]:
@@ -185,6 +193,22 @@ class Backtest:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
         return self._pooled(rejector, kept)
 
+    def audit(self, rejector: str) -> Audit:
+        """Estimate the error among the accepted answers from the labels of a retrained rejector alone.
+
+        Every label of an accepted answer counts as often as its chance of being chosen demands, so that the
+        estimate has no bias, however the others were chosen.
+        """
+        accepted, columns = self.answers_of(rejector).accepted, self.labelled.get(rejector)
+        if columns is None:
+            raise ValueError(f"{rejector!r} had nothing labelled: retrain=Retraining(...) does that.")
+        order = np.argsort(self.rows)
+        place = order[np.searchsorted(self.rows, columns["row"], sorter=order)]
+        kept = accepted[place]
+        place, chance = place[kept], columns["probability"][kept]
+        wrong = self.answers[rejector].labels[place] != self.y[place]
+        return estimate_error(wrong, chance, int(accepted.sum()))
+
     def summary(self) -> dict[str, AnyArray]:
         """Columns of the table with one row per rejector.
 
@@ -211,12 +235,21 @@ class Backtest:
         return extra(library, "frames").DataFrame(columns)
 
     def save(self, folder: Any) -> Path:
-        """Write ``table.parquet``, ``decisions.parquet`` and ``manifest.json``, each whole, into a folder."""
+        """Write tables (Parquet) and ``manifest.json``, each whole, into a folder."""
         arrow, parquet = extra("pyarrow", "frames"), extra("pyarrow.parquet", "frames")
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        decisions = arrow.concat_tables([arrow.table(self._decision_columns(name)) for name in self.answers])
-        for name, table in zip(FILES, (arrow.table(self.table), decisions), strict=False):
+        tables = {
+            "table.parquet": arrow.table(self.table),
+            "decisions.parquet": arrow.concat_tables(
+                [arrow.table(self._decision_columns(name)) for name in self.answers]
+            ),
+        }
+        if self.labelled:
+            tables["labelled.parquet"] = arrow.table(self._labelled_columns())
+        else:
+            (path / "labelled.parquet").unlink(missing_ok=True)
+        for name, table in tables.items():
             content = io.BytesIO()
             parquet.write_table(table, content)
             write_whole(path / name, content.getvalue())
@@ -258,6 +291,7 @@ class Backtest:
             classes=classes,
             pos_label=manifest["pos_label"],
             manifest={key: value for key, value in manifest.items() if key != "ranked_by"},
+            labelled=_read_labelled(path / "labelled.parquet", answers),
         )
 
     def to_latex(self) -> str:
@@ -316,6 +350,11 @@ class Backtest:
             "period": np.tile(np.repeat(self.periods, k), n),
             name: np.tile(values, n * p),
         }
+
+    def _labelled_columns(self) -> dict[str, AnyArray]:
+        each = self.labelled.values()
+        names = np.repeat(list(self.labelled), [len(own["row"]) for own in each])
+        return {"rejector": names} | {key: np.concatenate([own[key] for own in each]) for key in _LABELLED}
 
     def _decision_columns(self, name: str) -> dict[str, AnyArray]:
         answer = self.answers[name]
@@ -430,6 +469,16 @@ def shown_groups(pos_label: Any) -> dict[str, dict[str, str]]:
     if pos_label is not None:
         return _SHOWN
     return _SHOWN | {"rejected of": {"rejection_rate": "all"}}
+
+
+def _read_labelled(path: Path, rejectors: Iterable[str]) -> dict[str, dict[str, AnyArray]]:
+    """The labelled objects of each rejector; none if there is no such file."""
+    if not path.exists():
+        return {}
+    stored = extra("pyarrow.parquet", "frames").read_table(path)
+    columns = {key: np.asarray(stored[key]) for key in _LABELLED}
+    own = {name: np.asarray(stored["rejector"]) == name for name in rejectors}
+    return {name: {key: column[rows] for key, column in columns.items()} for name, rows in own.items()}
 
 
 def tight(values: AnyArray) -> AnyArray:
