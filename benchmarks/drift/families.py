@@ -93,6 +93,7 @@ def families() -> str:
         for k in (1, 3, 5)
     }
     nearest = NeighbourDistance(1, metric="cosine")
+    preset = drift_measure(new_classes=True)
     tried: dict[str, tuple[list[Any], Any]] = {
         "margin": (["auto"], None),
         "extra trees": ([trees], None),
@@ -103,6 +104,7 @@ def families() -> str:
             f"both opinions, and the nearest by cosine × {w}": ([trees, boosting, nearest], [1, 1, w])
             for w in (1, 2, 3)
         },
+        "drift_measure(new_classes=True)": (list(preset.measures), preset.weights),
     }
     found: dict[str, list[Any]] = {}
     for seed in range(6):

@@ -4,17 +4,17 @@ import json
 import sys
 import time
 import warnings
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import TruncatedSVD
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.svm import LinearSVC
+from tables import AT_15, run_all
 
 from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
 from transcendent.datasets import Dataset, load_apigraph
@@ -43,7 +43,6 @@ OPINIONS = {
 }
 CHOSEN = "LightGBM, drawn, monthly"
 HELD_OUT = [f"held out {share} {draw}" for share in (0.5, 0.75) for draw in (0, 1)]
-SHOWN = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "aurc"}
 
 
 def data(kind: str) -> Dataset:
@@ -87,7 +86,7 @@ def run(cache: Path, kind: str, judge: str, labels: int, seed: int) -> dict[str,
             verbose=False,
         )
     summary = result.summary()
-    found = {key: float(summary[key][0]) for key in (*SHOWN.values(), "error_baseline", "f1_baseline")}
+    found = {key: float(summary[key][0]) for key in (*AT_15.values(), "error_baseline", "f1_baseline")}
     found["seconds"] = (time.process_time() - started) / len(result.periods)
     path.write_text(json.dumps(found))
     sys.stderr.write(f"{path.stem}: {found['caught_at_15']:.3f} caught, F1 {found['f1_kept_at_15']:.3f}\n")
@@ -99,9 +98,4 @@ def results(
 ) -> dict[tuple[str, str, int], list[Any]]:
     """For each kind of data, judge and number of labels, what every seed gave."""
     cache.mkdir(parents=True, exist_ok=True)
-    pairs = list(product(seeds, tasks))
-    found = Parallel(n_jobs=2)(delayed(run)(cache, *task, seed) for seed, task in pairs)
-    grouped: dict[tuple[str, str, int], list[Any]] = {}
-    for (_, task), result in zip(pairs, found, strict=True):
-        grouped.setdefault(task, []).append(result)
-    return grouped
+    return run_all(partial(run, cache), tasks, seeds)

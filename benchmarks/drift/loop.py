@@ -4,17 +4,17 @@ import json
 import sys
 import time
 import warnings
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
+from tables import run_all
 
 from transcendent import CombinedMeasure, InductiveEvaluator
 from transcendent.datasets import Dataset, load_apigraph
@@ -33,7 +33,7 @@ CALIBRATED = 0.1
 def boosting(**other: Any) -> LGBMClassifier:
     """LightGBM as tuned, but for what is given."""
     tuned = {"n_estimators": 200, "num_leaves": 63, "colsample_bytree": 0.2, "min_child_samples": 5}
-    return LGBMClassifier(**(tuned | other), verbose=-1, n_jobs=1)
+    return LGBMClassifier(**(tuned | other), force_col_wise=True, verbose=-1, n_jobs=1)  # faster, as good
 
 
 def vote(*models: Any, weights: Any = None) -> VotingClassifier:
@@ -142,9 +142,4 @@ def results(
 ) -> dict[tuple[str, str, int], list[Any]]:
     """For each detector, choice and number of labels, what every seed gave."""
     cache.mkdir(parents=True, exist_ok=True)
-    pairs = list(product(seeds, tasks))
-    found = Parallel(n_jobs=2)(delayed(run)(cache, *task, seed, end) for seed, task in pairs)
-    grouped: dict[tuple[str, str, int], list[Any]] = {}
-    for (_, task), result in zip(pairs, found, strict=True):
-        grouped.setdefault(task, []).append(result)
-    return grouped
+    return run_all(partial(run, cache, end=end), tasks, seeds)

@@ -1,14 +1,15 @@
 """Do labels that were chosen harm the promise of thresholds, where nothing drifts?"""
 
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
+from tables import run_all
 
 from transcendent import CombinedMeasure, InductiveEvaluator
 from transcendent.datasets import Dataset, load_apigraph
@@ -59,13 +60,8 @@ def run(apps: Dataset, way: str, seed: int) -> dict[str, float]:
     return {"f1": f1, "delivered f1": delivered, "rejected": rejected, "delivered": 1 - len(rows) / n}
 
 
-def results(n_jobs: int = 2) -> dict[str, list[dict[str, float]]]:
+def results() -> dict[tuple[str], list[dict[str, float]]]:
     """For each way to learn, what was promised and delivered with every seed."""
     apps = load_apigraph()
     apps = apps[apps.times < np.datetime64("2013-01")]
-    pairs = [(way, seed) for way in WAYS for seed in SEEDS]
-    found = Parallel(n_jobs=n_jobs)(delayed(run)(apps, *pair) for pair in pairs)
-    grouped: dict[str, list[dict[str, float]]] = {}
-    for (way, _), result in zip(pairs, found, strict=True):
-        grouped.setdefault(way, []).append(result)
-    return grouped
+    return run_all(partial(run, apps), [(way,) for way in WAYS], SEEDS)

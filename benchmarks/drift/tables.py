@@ -1,12 +1,14 @@
-"""Results as Markdown, and figures."""
+"""Runs of every seed, results as Markdown, and figures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from evidence import CACHE
+from joblib import Parallel, delayed
 from scipy.stats import t
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
@@ -34,6 +36,16 @@ def interval(values: list[float]) -> str:
 def intervals(runs: list[dict[str, float]], keys: Iterable[str]) -> list[str]:
     """One cell per key, over the runs."""
     return [interval([run[key] for run in runs]) for key in keys]
+
+
+def run_all(run: Callable[..., Any], tasks: list[Any], seeds: Iterable[int]) -> dict[Any, list[Any]]:
+    """For each task, a tuple, what ``run(*task, seed)`` gave with every seed; two at once."""
+    pairs = list(product(seeds, tasks))
+    results = Parallel(n_jobs=2)(delayed(run)(*task, seed) for seed, task in pairs)
+    found: dict[Any, list[Any]] = {}
+    for (_, task), result in zip(pairs, results, strict=True):
+        found.setdefault(task, []).append(result)
+    return found
 
 
 def collect(found: dict[str, list[Any]], results: dict[str, Any]) -> None:

@@ -149,7 +149,7 @@ class Decisions:
         return [(label, t, k, t - k) for label, t, k in rows]
 
     def to_dict(self) -> dict[str, AnyArray]:
-        """Return one-dimensional columns, in the order of the frames below."""
+        """Return one-dimensional columns, in the order of the frames below; ``doubt`` is of the rejected."""
         columns: dict[str, AnyArray] = {
             "label": self.labels,
             "accepted": self.accepted,
@@ -159,7 +159,7 @@ class Decisions:
         if self.votes is not None:
             columns["votes"] = self.votes
         if self.doubt is not None:
-            columns["doubt"] = self.doubt
+            columns["doubt"] = np.where(self.accepted, "", self.doubt)
         if self.p_values is not None:
             for c, label in enumerate(self.classes.tolist()):
                 columns[f"p_value[{label}]"] = self.p_values[:, c]

@@ -86,3 +86,7 @@ def test_a_moment_before_the_first_year_is_refused():
     early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
     with pytest.raises(ValueError, match="row 0"):
         as_dates([early])
+
+
+def test_spaces_around_a_date_do_no_harm():
+    assert as_dates(np.array([" 2023-05-10 ", "2023-05-11"]))[0] == np.datetime64("2023-05-10")

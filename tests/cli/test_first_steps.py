@@ -313,10 +313,16 @@ def test_a_gate_learns_from_labels_that_came_later(here):
     sizes = [sum(n.n_samples_fit_ for n in gate.measure_.neighbours_) for gate in (before, after)]
     assert sizes[1] == sizes[0] + labelled
     run("decide learnt new.csv -o new.parquet")
-    assert "begin with the" in run(f"{learn.replace('2020-06', '2020-05')} -o other", code=4).stderr
+    assert f"{labelled} labelled objects (judge)" in run("info learnt").stdout
+    for other in ("2020-05", "2020-08"):
+        said = run(f"{learn.replace('2020-06', other)} -o other", code=2).stderr
+        assert "the gate was fitted on" in said
+        assert "--train as for fit" in said
     assert "one of judge, detector, both" in run(f"{learn} -o x --what all", code=2).stderr
     frame.drop(columns="f03").to_csv("labelled.csv", index=False)
-    assert "has no column 'f03'" in run(f"{learn} -o x", code=4).stderr
+    assert "has no column 'f03'; besides the features there are" in run(f"{learn} -o x", code=4).stderr
+    frame[frame["first_seen"] < "2020-09"].to_csv("labelled.csv", index=False)
+    assert "are among the rows the gate was fitted on" in run(f"{learn} -o x", code=4).stderr
 
 
 def test_a_share_may_be_a_percentage(here):

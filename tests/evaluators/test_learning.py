@@ -1,7 +1,9 @@
 """Evaluators that learn from new labels: what learns, what stays, and what calibrates."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -23,6 +25,7 @@ from transcendent import (
     TransductiveEvaluator,
 )
 from transcendent.artifacts import load, save
+from transcendent.errors import CalibrationWarning, MeasureError
 from transcendent.measures import NeighbourRatio, SecondOpinion
 
 X, Y = make_classification(1600, n_informative=6, flip_y=0.1, random_state=0)
@@ -123,6 +126,9 @@ def test_what_cannot_learn_says_so():
     frozen.fit(X[OLD], Y[OLD]).learn(X[ALL], Y[ALL])
     with pytest.raises(ValueError, match="the detector is frozen"):
         frozen.learn(X[ALL], Y[ALL], what="both")
+    margin = InductiveEvaluator(FrozenEstimator(ice.estimator_)).fit(X[OLD], Y[OLD])
+    with pytest.raises(ValueError, match=r"frozen, .* and Margin\(\) has no models that could"):
+        margin.learn(X[ALL], Y[ALL], what="both")
     with pytest.raises(ValueError, match="what learns is one of"):
         frozen.learn(X[ALL], Y[ALL], what="model")
     cce = CrossConformalEvaluator(LinearSVC(), measure=OPINION, cv=StratifiedKFold(3)).fit(X[OLD], Y[OLD])
@@ -135,7 +141,9 @@ def test_other_rows_than_those_of_fit_are_refused_and_change_nothing():
     expected = ice.decide(X[NEW]).credibility
     shuffled = np.random.default_rng(0).permutation(1200)
     for rows in (shuffled, np.arange(700), np.arange(400, 1200)):
-        with pytest.raises(ValueError, match="begin with the 800 rows given to fit"):
+        with pytest.raises(
+            ValueError, match=r"the first 800 rows must be those .* row \d+ is|fit had 800 rows"
+        ):
             ice.learn(X[rows], Y[rows])
     with pytest.raises(ValueError, match="features"):
         ice.learn(X[ALL, :5], Y[ALL])
@@ -173,7 +181,7 @@ def test_rows_in_another_order_within_a_class_are_refused():
     rng = np.random.default_rng(0)
     shuffled = np.concatenate([rng.permutation(order[Y[order] == c]) for c in (0, 1)])
     for what in ("judge", "detector"):
-        with pytest.raises(ValueError, match="begin with the 800 rows given to fit"):
+        with pytest.raises(ValueError, match="the first 800 rows must be those given to fit"):
             ice.learn(X[shuffled], Y[shuffled], what=what)
 
 
@@ -214,9 +222,18 @@ def test_recalibrated_evaluators_do_not_learn():
 def test_labels_keep_their_type():
     ice = fitted(EVALUATORS[0]).learn(X[ALL], Y[ALL].astype(float), what="both")
     assert ice.classes_.dtype == ice.decide(X[NEW]).labels.dtype == Y.dtype
-    for labels in (Y[ALL] + 0.5, Y[ALL].astype(str)):
-        with pytest.raises(ValueError, match=r"y has labels such as .*, but fit had \[0, 1\]"):
-            ice.learn(X[ALL], labels)
+    mixed = Y[ALL].astype(object)
+    mixed[1000] = "1"
+    for labels, wrong in ((Y[ALL] + 0.5, "[01].5"), (Y[ALL].astype(str), "'[01]'"), (mixed, "'1'")):
+        for call in (ice.learn, ice.recalibrate):
+            with pytest.raises(ValueError, match=rf"the label {wrong}, of another type than .* \[0, 1\]"):
+                call(X[ALL], labels)
+    named = clone(EVALUATORS[0]).fit(X[OLD], np.array(["ham", "spam"])[Y[OLD]])
+    mixed = np.array(["ham", "spam"], dtype=object)[Y[ALL]]
+    named.learn(X[ALL], mixed)
+    mixed[1000] = 1
+    with pytest.raises(ValueError, match="the label 1, of another type"):
+        named.learn(X[ALL], mixed)
 
 
 def test_metadata_of_fit_is_asked_for_again():
@@ -229,3 +246,27 @@ def test_metadata_of_fit_is_asked_for_again():
             ice.learn(X[ALL], Y[ALL], what="both")
         ice.learn(X[ALL], Y[ALL], what="both", sample_weight=weights[ALL])
         assert ice.predict(X[NEW]).mean() > 0.9  # without weights, a half
+
+
+@pytest.mark.parametrize(("evaluator", "least"), [(EVALUATORS[0], 2), (EVALUATORS[2], 3)])
+def test_a_new_class_with_too_few_rows_is_named(evaluator, least):
+    y = Y[ALL].copy()
+    y[1200 - least + 1 :] = 7
+    with pytest.raises(ValueError, match=rf"too few rows of \[7\].* it takes {least}"):
+        fitted(evaluator).learn(X[ALL], y, what="both")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, lambda rows: pd.DataFrame(rows).add_prefix("f")])
+def test_learning_rows_that_calibrate_warns(kind):
+    ice = InductiveEvaluator(LinearSVC(), measure=NeighbourRatio(), random_state=0)
+    ice.fit(kind(X[OLD]), Y[OLD]).learn(kind(X[ALL]), Y[ALL])
+    twice = np.concatenate([np.arange(800), ice.calibration_rows_[0], np.arange(800, 900)])
+    with pytest.warns(CalibrationWarning, match=r"272 of the 372 new rows equal rows that calibrate"):
+        ice.learn(kind(X[twice]), Y[twice])
+
+
+def test_a_measure_is_not_fitted_on_rows_that_a_pipeline_has_not_transformed():
+    pipeline = make_pipeline(StandardScaler(), LinearSVC()).fit(X[OLD], Y[OLD])
+    with pytest.raises(MeasureError, match=r"pipeline\[:-1\].transform"):
+        NeighbourRatio().fit(pipeline, X[OLD], Y[OLD])
+    NeighbourRatio().fit(pipeline[-1], pipeline[:-1].transform(X[OLD]), Y[OLD])

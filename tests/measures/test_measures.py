@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Perceptron, RidgeClassifier
 from sklearn.metrics import pairwise_distances
@@ -34,6 +34,7 @@ from transcendent.measures import (
 )
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import FunctionMeasure, checked_scores
+from transcendent.measures.drift import Boosting
 from transcendent.measures.network import last_hidden_layer
 
 
@@ -304,3 +305,20 @@ def test_a_density_of_zero_is_the_strangest_and_finite():
         far = Density().scores(detector.fit(rows, labels), [[0.0, 1.0], [1e200, 0.0]])
         assert np.isfinite(far).all()
         assert (far[1] > far[0]).all()
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_boosting_is_what_scikit_learn_fits_in_less_time(binary):
+    X, y = make_classification(600, n_informative=6, random_state=0)
+    X = (X > 0).astype(np.float32) if binary else X
+    sizes = {"max_iter": 20, "max_features": 0.3, "random_state": 0}
+    expected = HistGradientBoostingClassifier(early_stopping=False, **sizes).fit(X, y)
+    found = Boosting(**sizes).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+    assert found.model_.max_bins == (2 if binary else 255)
+
+
+def test_many_classes_are_boosted_in_fewer_rounds():
+    X = np.random.default_rng(0).normal(size=(400, 3))
+    for n_classes, rounds in ((2, 20), (4, 20), (8, 10), (40, 2)):
+        assert Boosting(max_iter=20).fit(X, np.arange(400) % n_classes).model_.n_iter_ == rounds

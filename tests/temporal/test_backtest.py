@@ -890,3 +890,18 @@ def test_an_audit_estimates_the_error_of_the_accepted_without_bias(choose):
     assert binom.cdf(inside, 60, 0.95) > 1e-4
     with pytest.raises(ValueError, match="had nothing labelled"):
         backtest(ice, X, Y, TIMES, train=TRAIN).audit("ICE")
+
+
+@pytest.mark.parametrize(
+    "retrain", [Retraining(30, audit=0), Retraining(30, "margin", audit=0), Retraining(2)]
+)
+def test_an_audit_of_nothing_knows_nothing(retrain):
+    ice = {"ICE": InductiveEvaluator(LinearSVC(), random_state=0)}
+    audit = backtest(ice, X, Y, TIMES, train=TRAIN, retrain=retrain).audit("ICE")
+    assert np.isnan([audit.error, audit.half]).all()
+
+
+def test_what_cannot_learn_is_named():
+    rejectors = {"margin": InductiveEvaluator(LinearSVC(), random_state=0)}
+    with pytest.raises(ValueError, match=r"margin: Margin\(\) has no models"):
+        backtest(rejectors, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, learns="judge"))

@@ -148,6 +148,11 @@ def test_a_rejector_without_a_detector_has_no_margin():
         {"labels": 5, "audit": 20},
         {"labels": 5, "choose": "drawn", "apart": 0.1},
         {"labels": 5, "learns": "all"},
+        {"labels": 2.5},
+        {"labels": True},
+        {"labels": "30"},
+        {"labels": 5, "every": 1.5},
+        {"labels": 5, "audit": "0.2"},
     ],
 )
 def test_bad_budgets_are_refused(options):
@@ -171,3 +176,10 @@ def test_near_duplicates_are_labelled_once_while_there_are_others(choose):
 def test_apart_is_a_distance():
     with pytest.raises(ValueError, match="cosine distance between 0 and 1"):
         Retraining(10, apart=2)
+
+
+def test_apart_is_for_numbers():
+    rows = NEW.copy()
+    rows[3, 0] = np.nan
+    with pytest.raises(ValueError, match="apart compares rows of numbers"):
+        Retraining(10, apart=0.1).select(ICE, rows, DECISIONS, np.random.default_rng(0))

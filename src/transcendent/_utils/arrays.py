@@ -197,6 +197,13 @@ def row_keys(X: Any) -> npt.NDArray[np.uint64]:
     return keys
 
 
+def distinct_rows(X: Any) -> AnyArray:
+    """Return keys that are equal for equal rows, of numbers or of anything else."""
+    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
+        return row_keys(X)
+    return np.array([hash(str(row)) for row in np.asarray(X, dtype=object).tolist()])
+
+
 def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:
     """Return the bits, with the exponent also at the low end: round numbers have zeros there."""
     bits = values.view(np.uint64)

@@ -94,6 +94,7 @@ def _are_dates(times: list[Any]) -> bool:
 
 def _decoded(time: Any) -> Any:
     text = time.decode() if isinstance(time, bytes) else time
+    text = text.strip() if isinstance(text, str) else text
     return None if isinstance(text, str) and text in ("", "NaT") else text
 
 

@@ -1,4 +1,4 @@
-"""A fitted rejector as one file that can be checked before it is believed."""
+"""A fitted rejector as one file that can be checked before it is used."""
 
 from transcendent.artifacts.artifact import Artifact, open_artifact
 from transcendent.artifacts.artifact import load as load

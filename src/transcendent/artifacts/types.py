@@ -16,7 +16,7 @@ from transcendent.evaluators.transductive import TransductiveEvaluator
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.measures.combined import CombinedMeasure
 from transcendent.measures.detector import Detector
-from transcendent.measures.drift import DenseColumns, NewClassDistance
+from transcendent.measures.drift import Boosting, DenseColumns, NewClassDistance
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import SearchResult
 from transcendent.thresholds.exact import ExactSearch
@@ -41,6 +41,7 @@ _METRICS = (
     metrics.RejectionRate,
 )
 _OTHER = (
+    Boosting,
     CombinedMeasure,
     CrossConformalEvaluator,
     DenseColumns,

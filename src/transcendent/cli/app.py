@@ -446,7 +446,8 @@ def learn(
     opened = Access(trust or [], public_key, strict).open_and_try(artifact)
     learnt, n = experiment.learn(opened.rejector(trust or []), labelled, what, train)
     with console.writing(out):
-        period, notes = opened.manifest["training_period"], opened.manifest["notes"]
+        period, notes = opened.manifest["training_period"], dict(opened.manifest["notes"])
+        notes["learnt"] = f"{n:,} labelled objects ({what})"
         save(learnt, out, training_period=period, notes=notes, signing_key=signing_key)
     if opened.signed and signing_key is None:
         console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")

@@ -18,7 +18,7 @@ from transcendent._utils.text import counted, suggestion
 from transcendent.cli.objects import build_rejectors
 from transcendent.cli.settings import Settings, UsageError
 from transcendent.cli.survey import Problem, Takes, columns_of_text, find_problems, listed
-from transcendent.cli.tables import Columns, Objects, have, read_objects, read_settings, stacked
+from transcendent.cli.tables import ColumnError, Columns, Objects, have, read_objects, read_settings, stacked
 from transcendent.evaluators.training import Learner, in_known_type
 from transcendent.temporal import Bias, Retraining, TimeSplit, backtest, find_biases, time_split
 from transcendent.temporal.checkpoints import is_backtest
@@ -139,20 +139,47 @@ class Experiment:
             raise ValueError(f"a {type(rejector).__name__} does not learn; fit it anew with all rows.")
         if what not in get_args(Learner):
             raise UsageError(f"--what {what}: it is one of {', '.join(get_args(Learner))}.")
-        old, (_, columns) = self._training_rows(train).with_labels(), self._read
+        old = self._training_rows(train).with_labels()
+        fitted_on = getattr(getattr(rejector, "rejector", rejector), "n_rows_", len(old))
+        if len(old) != fitted_on:
+            raise UsageError(
+                f"the gate was fitted on {fitted_on:,} rows, but here are {len(old):,}: give the same "
+                "files, and --train as for fit."
+            )
         if file.resolve() in [path.resolve() for path in self.files]:
             raise UsageError(f"{file} holds the rows the gate was fitted on, not labels that came later.")
-        columns = replace(columns, time=None, id=None, text=tuple(columns_of_text(old.X)))
-        if hasattr(old.X, "columns"):
-            columns = replace(columns, features=list(old.X.columns), without=())
-        width = getattr(old.X, "shape", (0, None))[1] if np.ndim(old.X) == 2 else None
-        new = read_objects(file, columns, width=width).with_labels()
-        if new.y is None or not len(new):
-            raise ValueError(f"{file} has no labels: they are in the column {columns.label!r}.")
+        new = self._later_labels(file, old)
         known = np.asarray(old.y)
         y = np.concatenate([known, in_known_type(new.y, np.unique(known))])
         with pointing_into(new.X):
             return rejector.learn(stacked(old.X, new.X), y, what=what), len(new)
+
+    def _later_labels(self, file: Path, old: Objects) -> Objects:
+        """The labelled objects of a file, none of which is among the old ones."""
+        columns = replace(self._read[1], time=None, text=tuple(columns_of_text(old.X)))
+        if hasattr(old.X, "columns"):
+            columns = replace(columns, features=list(old.X.columns), without=())
+        width = old.X.shape[1] if np.ndim(old.X) == 2 else None
+        try:
+            read = read_objects(file, columns, width=width)
+        except ColumnError as error:
+            if error.key != "id":
+                raise
+            read = read_objects(file, replace(columns, id=None), width=width)
+        new = read.with_labels()
+        if new.y is None or not len(new):
+            raise ValueError(f"{file} has no labels: they are in the column {columns.label!r}.")
+        if len(new) < len(read):
+            rows = missing_rows(np.asarray(read.y))
+            warnings.warn(f"{file}: {have('no label', rows, len(read))}; left out.", stacklevel=2)
+        if old.ids is not None and new.ids is not None:
+            again = np.isin(new.ids.astype(str), old.ids.astype(str))
+            if again.any():
+                raise ValueError(
+                    f"{file}: {again.sum():,} of {len(new):,} objects, such as {new.ids[again][0]!r}, are "
+                    "among the rows the gate was fitted on. Leave them out: what it learns came later."
+                )
+        return new
 
     def backtest(self, folder: Path, n_jobs: int | None, *, fresh: bool = False) -> Backtest:
         """Every rejector over the test periods; ``fresh`` replaces what the folder holds of another run."""

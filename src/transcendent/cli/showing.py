@@ -48,6 +48,7 @@ def described(artifact: "Artifact") -> str:
     text = console.lines(
         rejector=said["description"],
         trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
+        learnt_from=said["notes"].get("learnt"),
         classes=some([str(label) for label in said["classes"] or []]) or None,
         features=None if features["count"] is None else f"{features['count']:,}{names}",
         calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects" if calibration else None,

@@ -118,6 +118,8 @@ class ColumnError(ValueError):
     def __init__(self, key: str, missing: list[str], there: list[str], where: str) -> None:
         if len(missing) == 1:
             hint = suggestion(missing[0], there) if there else "."
+            if key == "features":
+                hint = hint.replace("; there are", "; besides the features there are")
             super().__init__(f"{where} has no column {missing[0]!r}{hint}")
         else:
             names = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ from transcendent.evaluators.training import (
     Learner,
     Training,
     check_learning,
+    every_kth_of_new_classes,
     in_known_type,
     learn_fold,
 )
@@ -113,7 +115,7 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         The thresholds are searched anew, by the search last used (``search_``). Rows the detector was
         fitted on make p-values too optimistic: give others. A call that fails changes nothing.
         """
-        X, y = indexable(self._check_rows(X), as_labels(y))
+        X, y = indexable(self._check_rows(X), in_known_type(y, self.classes_))
         judges = [self._judge_of(d, d.answer(X), y).rethreshold(self.search_) for d in self.detectors_]
         warn_if_coarse([judge.calibration_ for judge in judges], stacklevel=4)
         self.judges_ = judges
@@ -132,7 +134,8 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n, features)
-            The rows given to ``fit``, in their order, then all that were labelled since.
+            The rows given to ``fit``, in their order, then all that were labelled since. Of the former, those
+            that calibrate are checked to be the same.
         y : array of shape (n,)
             Their labels. A class that ``fit`` has not seen needs a detector that learns it; some of its rows
             calibrate, since no others can.
@@ -172,9 +175,15 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         check_learning(self, training, what)
         return learning, training, codes
 
+    @property
     @abstractmethod
+    def _one_in(self) -> int:
+        """Return k: every k-th row of a class that ``fit`` has not seen calibrates, the others train."""
+
     def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
         """Return the rows that calibrate each detector when it learns: the old ones, some of new classes."""
+        new = partial(every_kth_of_new_classes, codes, self.n_rows_, k=self._one_in)
+        return [np.concatenate([old, new(first)]) for first, old in enumerate(self.calibration_rows_)]
 
     def _search_for(self, training: Training) -> Search | str:
         """Return the search last used; for more classes than there were, the one of the constructor."""

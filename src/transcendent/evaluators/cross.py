@@ -15,7 +15,7 @@ from transcendent._utils.cells import pointing_out
 from transcendent.decisions import DOUBTS, Decisions, p_values_of
 from transcendent.evaluators.base import ConformalEvaluator
 from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
-from transcendent.evaluators.training import Training, every_kth_of_new_classes
+from transcendent.evaluators.training import Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.measures.base import Measure
@@ -127,10 +127,9 @@ class CrossConformalEvaluator(ConformalEvaluator):
         detectors, answers, rows = zip(*fitted, strict=True)
         return self._finish_fit(training, list(detectors), list(answers), list(rows))
 
-    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
-        n_folds = len(self.calibration_rows_)
-        new = [every_kth_of_new_classes(codes, self.n_rows_, k, n_folds) for k in range(n_folds)]
-        return [np.concatenate(both) for both in zip(self.calibration_rows_, new, strict=True)]
+    @property
+    def _one_in(self) -> int:
+        return len(self.calibration_rows_)
 
     @property
     def thresholds_(self) -> FloatArray:

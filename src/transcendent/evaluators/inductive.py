@@ -8,11 +8,10 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import IntArray, take_rows
+from transcendent._utils.arrays import take_rows
 from transcendent._utils.cells import pointing_out
 from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
-from transcendent.evaluators.training import every_kth_of_new_classes
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.measures.auto import resolve_measure
@@ -147,6 +146,6 @@ class InductiveEvaluator(OneDetectorEvaluator):
             answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
         return self._finish_fit(training, [detector], [answer], [calibration])
 
-    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
-        new = every_kth_of_new_classes(codes, self.n_rows_, 0, max(2, round(1 / self.calibration_size)))
-        return [np.concatenate([self.calibration_rows_[0], new])]
+    @property
+    def _one_in(self) -> int:
+        return max(2, round(1 / self.calibration_size))

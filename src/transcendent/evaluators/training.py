@@ -1,16 +1,18 @@
 """Labelled rows with what is fitted on them, at first and when more labels have come."""
 
+import warnings
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Any, Literal, get_args
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, take_rows
+from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, distinct_rows, take_rows
 from transcendent._utils.estimators import see_through
+from transcendent.errors import CalibrationWarning
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.detector import Answer, Detector, needs_rows
+from transcendent.rejectors import Traits
 
 Learner = Literal["judge", "detector", "both"]
 
@@ -62,72 +64,117 @@ def check_learning(evaluator: Any, training: Training, what: Learner) -> None:
         raise ValueError(
             f"this {name} was recalibrated with other rows, or saved before it could learn: fit it anew."
         )
-    if not isinstance(getattr(evaluator, "cv", "loo"), int | np.integer | str):
+    if not _has_numbered_folds(evaluator):
         raise ValueError(f"{name} learns with a number of folds, not with cv={evaluator.cv!r}.")
     n, classes = evaluator.n_rows_, evaluator.classes_
     each = zip(evaluator.detectors_, evaluator.judges_, evaluator.calibration_rows_, strict=True)
-    if len(training.y) < n or not all(_calibrated_on(training, *one, what) for one in each):
-        raise ValueError(f"X and y begin with the {n:,} rows given to fit, in their order; these do not.")
+    if len(training.y) < n:
+        raise ValueError(f"fit had {n:,} rows, which come first, and these are {len(training.y):,}.")
+    for one in each:
+        if (row := _first_other_row(training, *one, what)) is not None:
+            raise ValueError(
+                f"the first {n:,} rows must be those given to fit, in their order; row {row} is another, or "
+                "has another label. Were they changed, sorted, or chosen otherwise?"
+            )
     if len(lost := np.setdiff1d(classes, training.classes)):
         raise ValueError(f"y lacks {abbreviate(lost)}, learnt before: give all labelled rows so far.")
     new = np.setdiff1d(training.classes, classes)
+    measure = evaluator.detectors_[0].measure
     if what != "judge" and isinstance(evaluator.estimator, FrozenEstimator):
-        raise ValueError(f"the detector is frozen, so what={what!r} cannot be; what='judge' can.")
+        way_out = "what='judge' can" if needs_rows(measure) else f"and {measure!r} has no models that could"
+        raise ValueError(f"the detector is frozen, so what={what!r} cannot be; {way_out}.")
     if what == "judge" and len(new):
         raise ValueError(
             f"y has {abbreviate(new)}, which the detector does not know. Leave these rows out, or let it "
             "learn: what='both'."
         )
-    if what == "judge" and not needs_rows(measure := evaluator.detectors_[0].measure):
+    if what == "judge":
+        check_has_models(measure)
+    counts = np.array([np.sum(training.y == label) for label in new])
+    if len(few := new[counts < (least := max(2, len(evaluator.detectors_)))]):
+        raise ValueError(
+            f"y has too few rows of {abbreviate(few)}, which the detector does not know yet: to train and "
+            f"to calibrate it takes {least}. Leave these rows out until there are more."
+        )
+    _warn_if_known(evaluator, training)
+
+
+def check_has_models(measure: Any) -> None:
+    """Refuse a measure without models, which cannot learn."""
+    if not needs_rows(measure):
         raise ValueError(
             f"{measure!r} has no models of its own that could learn beside the detector; those of "
-            "drift_measure() or a SecondOpinion could."
+            "measure='drift' or a SecondOpinion could."
+        )
+
+
+def _warn_if_known(evaluator: Any, training: Training) -> None:
+    """Warn if most of the new rows are among those that calibrate: models would be judged by their rows."""
+    calibration = np.unique(np.concatenate(evaluator.calibration_rows_))
+    new = np.arange(evaluator.n_rows_, len(training.y))
+    keys = distinct_rows(training.X)
+    known = np.isin(keys[new], keys[calibration])
+    if len(new) and np.mean(known) > 0.5:
+        warnings.warn(
+            f"{np.sum(known):,} of the {len(new):,} new rows equal rows that calibrate. What learns them "
+            "looks better there than it is: give rows that came later.",
+            CalibrationWarning,
+            stacklevel=5,
         )
 
 
 def in_known_type(y: Any, classes: AnyArray) -> AnyArray:
     """Return labels as the type of the classes; refuse those that it cannot hold."""
     labels = as_labels(y)
-    if labels.dtype.kind == classes.dtype.kind:
+    if labels.dtype.kind == classes.dtype.kind != "O":
         return labels
-    number = "biuf"
-    if (labels.dtype.kind in number) == (classes.dtype.kind in number):
-        cast = labels.astype(classes.dtype)
-        if np.array_equal(cast, labels):
-            return cast
-    raise ValueError(f"y has labels such as {labels[:1].tolist()}, but fit had {abbreviate(classes)}.")
+    text = isinstance(classes.tolist()[0], str)
+    for label in np.asarray(y, dtype=object).tolist() if labels.dtype.kind != "O" else labels.tolist():
+        if isinstance(label, str) != text or not (text or np.asarray(label).astype(classes.dtype) == label):
+            raise ValueError(
+                f"y has the label {label!r}, of another type than those of fit, {abbreviate(classes)}."
+            )
+    return labels.astype(classes.dtype) if not text else np.array(labels.tolist())
 
 
-def _calibrated_on(training: Training, detector: Detector, judge: Any, rows: IntArray, what: Learner) -> bool:
-    """Whether these rows have the labels, and if a part is kept that has seen others, the scores they had."""
+def _first_other_row(
+    training: Training, detector: Detector, judge: Any, rows: IntArray, what: Learner
+) -> int | None:
+    """Return the first of the rows that has not the label or, if a part is kept that saw it, score it had."""
     calibration, n = judge.calibration_, len(rows)
-    if not np.array_equal(training.y[rows], calibration.classes[calibration.actual[:n]]):
-        return False
-    if what == "both":
-        return True
-    _, scores = detector.answer(take_rows(training.X, rows))
-    return bool(np.allclose(scores, calibration.scores[:n], rtol=1e-5, atol=1e-8))
+    other = training.y[rows] != calibration.classes[calibration.actual[:n]]
+    if what != "both" and not other.any():
+        _, scores = detector.answer(take_rows(training.X, rows))
+        same = np.isclose(scores, calibration.scores[:n], rtol=1e-5, atol=1e-8)
+        other = ~same.reshape(n, -1).all(axis=1)
+    return int(rows[other].min()) if other.any() else None
 
 
 def what_learns(rejector: Any, wanted: Learner) -> Learner | Literal["anew", "nothing"]:
-    """Return what of a rejector can learn of that which is to learn.
+    """Return which part of a rejector learns, if ``wanted`` is to.
 
     Beside a frozen detector only the judge learns, if it has models. Scores, and a frozen detector without
     models beside it, learn nothing. Other rejectors without ``learn`` are fitted anew. A judge or detector
     that cannot learn alone is refused.
     """
-    evaluator = getattr(rejector, "rejector", rejector)
-    by_number = isinstance(getattr(evaluator, "cv", "loo"), int | np.integer | str)
-    learns = hasattr(rejector, "learn") and by_number
-    if not hasattr(evaluator, "estimator") and not learns and "labels" in signature(evaluator.fit).parameters:
+    if Traits.of(rejector).takes_labels:
         return "nothing"
+    evaluator = getattr(rejector, "rejector", rejector)
+    learns = hasattr(rejector, "learn") and _has_numbered_folds(evaluator)
     if wanted != "both" and not (learns and evaluator.learns_apart):
         raise ValueError(f"{type(evaluator).__name__} fits detector and judge together: learns='both'.")
     if not learns:
         return "anew"
+    if wanted == "judge":
+        check_has_models(resolve_measure(evaluator.measure, evaluator.estimator))
     if wanted == "both" and isinstance(evaluator.estimator, FrozenEstimator):
         return "judge" if needs_rows(resolve_measure(evaluator.measure, evaluator.estimator)) else "nothing"
     return wanted
+
+
+def _has_numbered_folds(evaluator: Any) -> bool:
+    """Whether its folds, if it has any, are not those of a splitter."""
+    return isinstance(getattr(evaluator, "cv", "loo"), int | np.integer | str)
 
 
 def every_kth_of_new_classes(codes: IntArray, n_old: int, first: int, k: int) -> IntArray:

@@ -17,7 +17,7 @@ from transcendent._utils.cells import pointing_out
 from transcendent.errors import CalibrationError, NoShortcutError
 from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
-from transcendent.evaluators.training import Learner, Training, every_kth_of_new_classes
+from transcendent.evaluators.training import Learner, Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
@@ -137,9 +137,9 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         search = self._search_for(training)
         return self._become(learning._leave_out(training, codes, calibration, search))
 
-    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
-        new = every_kth_of_new_classes(codes, self.n_rows_, 0, 1)
-        return [np.concatenate([self.calibration_rows_[0], new])]
+    @property
+    def _one_in(self) -> int:
+        return 1
 
     def _leave_out(
         self, training: Training, codes: IntArray, calibration: IntArray, search: Search | str

@@ -136,7 +136,7 @@ class Calibration:
 
         Of a member of the bag it is the smallest one it could have beside a new object: counted once, and
         divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
-        are too high by as many steps as there are members whom their true p-value would rank otherwise.
+        can be a few steps too high: one for each calibration object that its true p-value ranks elsewhere.
         """
         p, own = self.member_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
         size = np.column_stack([bags.counts[self.actual] for bags in self._member_bags]) + 1

@@ -25,7 +25,7 @@ from transcendent.judging.calibration import (
     warn_if_coarse,
 )
 from transcendent.judging.doubt import kinds_of_doubt
-from transcendent.judging.merging import Bag, Merging
+from transcendent.judging.merging import Bag, Merging, check_absolute
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.thresholds import Search
 from transcendent.thresholds.exact import resolve_search
@@ -126,7 +126,7 @@ class ScoreEvaluator(BaseEstimator):
         """Take calibration objects, without thresholds: ``rethreshold`` searches them."""
         merging = None
         n_members = scores.shape[2] if scores.ndim == 3 else 1
-        self.absolute_ = _check_absolute(self.absolute, n_members)
+        self.absolute_ = check_absolute(self.absolute, n_members)
         if scores.ndim == 3:
             merging = Merging(self.weights, self.bag, self.absolute_)
             merging.check_members(n_members)
@@ -155,10 +155,11 @@ class ScoreEvaluator(BaseEstimator):
 
     def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
         """Decide about answers given as positions in ``classes_``."""
-        calibration = self.calibration_
-        members = None if calibration.merging is None else calibration.member_p_values(scores)
-        merged = scores if members is None else calibration.merging.scores(members)  # type: ignore[union-attr]
-        p = calibration.bags.p_values(merged, self.p_value)
+        calibration, merging, members = self.calibration_, self.calibration_.merging, None
+        if merging is not None:
+            members = calibration.member_p_values(scores)
+            scores = merging.scores(members)
+        p = calibration.bags.p_values(scores, self.p_value)
         credibility, confidence = credibility_and_confidence(p, codes)
         seen = p[:, :, None] if members is None else members
         return Decisions(
@@ -212,14 +213,6 @@ class ScoreEvaluator(BaseEstimator):
     def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
         n_classes, *n_members = self.calibration_.scores.shape[1:]
         return _check_scores(scores, n, n_classes, *n_members)
-
-
-def _check_absolute(absolute: Any, n_members: int) -> tuple[int, ...]:
-    """Return positions of members; refuse anything else."""
-    places = tuple(np.atleast_1d(np.asarray(absolute)).tolist())
-    if not all(type(m) is int and 0 <= m < n_members for m in places):
-        raise ValueError(f"absolute has positions of members, from 0 to {n_members - 1}, not {absolute!r}.")
-    return places
 
 
 def _check_scores(scores: Any, n: int, n_classes: int, n_members: int | None = None) -> FloatArray:

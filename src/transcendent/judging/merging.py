@@ -55,8 +55,7 @@ class Merging:
 
     def check_members(self, n_members: int) -> None:
         """Refuse weights for another number of members, and members that do not exist."""
-        if not all(type(m) is int and 0 <= m < n_members for m in self.absolute):
-            raise ValueError(f"absolute names {self.absolute!r} of {n_members} measures, counted from 0.")
+        check_absolute(self.absolute, n_members)
         if self.weights is not None and len(self.weights) != n_members:
             raise ValueError(f"there are {len(self.weights)} weights for {n_members} measures.")
 
@@ -69,3 +68,11 @@ class Merging:
         for m, weight in enumerate(weights):
             total += weight * strangeness[..., m]
         return total
+
+
+def check_absolute(absolute: Any, n_members: int) -> tuple[int, ...]:
+    """Return positions of members; refuse anything else."""
+    places = tuple(np.atleast_1d(np.asarray(absolute)).tolist())
+    if not all(type(m) is int and 0 <= m < n_members for m in places):
+        raise ValueError(f"absolute has positions of members, from 0 to {n_members - 1}, not {absolute!r}.")
+    return places

@@ -152,7 +152,7 @@ class Bags:
     def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
         """Return (n, classes) p-values of the calibration objects, each compared with all others.
 
-        The only member of a class has nobody to be compared with there: NaN.
+        The only member of a class has nothing to be compared with there: NaN.
         """
         out, everybody = self.p_values(scores, form), np.arange(len(codes))
         for c, bag in enumerate(self.scores):

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from transcendent._utils.arrays import FloatArray, IntArray
+from transcendent._utils.arrays import FloatArray, IntArray, encode_labels
+from transcendent._utils.estimators import see_through
 from transcendent.errors import MeasureError, NoShortcutError
 
 
@@ -71,6 +72,16 @@ class FunctionMeasure(Measure):
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Call the function."""
         return np.asarray(self.function(estimator, X), dtype=np.float64)
+
+
+def training_codes(estimator: Any, y: Any) -> IntArray:
+    """Return labels as positions in the detector's classes; refuse a pipeline, whose rows are not those."""
+    if see_through(estimator)[0]:
+        raise MeasureError(
+            "a measure is fitted beside the last step of a pipeline, on rows as it sees them: "
+            "measure.fit(pipeline[-1], pipeline[:-1].transform(X), y)."
+        )
+    return encode_labels(y, estimator.classes_, "y")
 
 
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:

@@ -19,7 +19,7 @@ from sklearn.utils.extmath import row_norms
 
 from transcendent._utils.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
 from transcendent.errors import MeasureError
-from transcendent.measures.base import Measure
+from transcendent.measures.base import Measure, training_codes
 from transcendent.measures.probability import smallest_of_others
 from transcendent.measures.sparse_search import SparseSearch
 
@@ -54,7 +54,7 @@ class CentroidDistance(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Average the training rows of each class."""
-        codes = encode_labels(y, estimator.classes_, "y")
+        codes = training_codes(estimator, y)
         n_classes = len(estimator.classes_)
         weights = 1.0 / np.bincount(codes, minlength=n_classes)[codes]
         averaging = sp.csr_array((weights, (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
@@ -116,7 +116,7 @@ class NeighbourShare(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Keep the training rows, class by class."""
-        codes, rows = encode_labels(y, estimator.classes_, "y"), _in_double_precision(X)
+        codes, rows = training_codes(estimator, y), _in_double_precision(X)
         self.order_ = np.argsort(codes, kind="stable")
         self.starts_ = np.searchsorted(codes[self.order_], np.arange(len(estimator.classes_)))
         # Far from the origin, the expanded square of a distance has no digits left.
@@ -196,7 +196,7 @@ class NeighbourDistance(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Index the training rows of each class."""
-        codes, X = encode_labels(y, estimator.classes_, "y"), _in_double_precision(X)
+        codes, X = training_codes(estimator, y), _in_double_precision(X)
         index: Any = NearestNeighbors(metric=self.metric)
         if self.metric == "jaccard" or (self.metric == "cosine" and sp.issparse(X)):
             index = SparseSearch(self.metric)

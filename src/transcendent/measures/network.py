@@ -8,9 +8,9 @@ from scipy.special import expit
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import AnyArray, FloatArray, encode_labels, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, take_rows
 from transcendent.errors import MeasureError
-from transcendent.measures.base import Measure
+from transcendent.measures.base import Measure, training_codes
 from transcendent.measures.margin import Margin
 
 _ACTIVATIONS: dict[str, Callable[[AnyArray], AnyArray]] = {
@@ -60,7 +60,7 @@ class HiddenLayerSVM(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Train the SVM on hidden-layer outputs of the training rows."""
-        codes = encode_labels(y, estimator.classes_, "y")
+        codes = training_codes(estimator, y)
         if len(codes) > self.max_rows:
             rows = self._draw(codes)
             X, codes = take_rows(X, rows), codes[rows]

@@ -5,9 +5,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import clone
 
-from transcendent._utils.arrays import FloatArray, encode_labels
+from transcendent._utils.arrays import FloatArray
 from transcendent.measures.auto import resolve_measure
-from transcendent.measures.base import Measure
+from transcendent.measures.base import Measure, training_codes
 
 
 class OneVsRestMeasure(Measure):
@@ -29,7 +29,7 @@ class OneVsRestMeasure(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Fit one classifier and one measure per class, the class against the rest."""
-        codes = encode_labels(y, estimator.classes_, "y")
+        codes = training_codes(estimator, y)
         base = estimator if self.estimator is None else self.estimator
         self.estimators_, self.measures_ = [], []
         for c in range(len(estimator.classes_)):

@@ -12,7 +12,7 @@ from transcendent._utils.arrays import FloatArray, chunks, count_rows, encode_la
 from transcendent._utils.estimators import see_through, transform
 from transcendent.leave_one_out.registry import find_shortcut
 from transcendent.measures.auto import resolve_measure
-from transcendent.measures.base import Measure
+from transcendent.measures.base import Measure, training_codes
 
 _BLOCK = 1 << 14
 
@@ -54,7 +54,7 @@ class SecondOpinion(Measure):
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Fit the other classifier and its measure; its labels are positions in the detector's classes."""
-        codes = encode_labels(y, estimator.classes_, "y")
+        codes = training_codes(estimator, y)
         with self._threads():
             self.estimator_ = clone(self.estimator).fit(X, codes)
         transformers, classifier = see_through(self.estimator_)

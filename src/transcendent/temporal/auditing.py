@@ -13,7 +13,7 @@ class Audit(NamedTuple):
     Attributes
     ----------
     error, half : float
-        The estimate, and half of its 95% interval (normal approximation).
+        The estimate, and half of its 95% interval (normal approximation); NaN if nothing was audited.
     labels : int
         Number of accepted answers that were labelled.
     """

@@ -166,8 +166,8 @@ def backtest(
     named = _named(rejectors, chronological, labels is not None)
     if not isinstance(retrain, Retraining | None):
         raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
-    for rejector in named.values() if retrain else ():
-        what_learns(rejector, retrain.learns)  # type: ignore[union-attr]  # refuses what cannot
+    if retrain is not None:
+        _check_learning(named, retrain)
     check_names(X)
     n_rows, rows, pointing = count_rows(y), _labelled_rows(y, unlabelled), pointing_into(X)
     X, y, split = _checked(X, y, times, train, period, rows)
@@ -254,6 +254,15 @@ def _warn_of_own_seeds(rejectors: dict[str, Any]) -> None:
             "leave out the chance in it. Leave it at None.",
             stacklevel=3,
         )
+
+
+def _check_learning(rejectors: Mapping[str, Any], retrain: Retraining) -> None:
+    """Refuse rejectors that cannot learn what they are to learn."""
+    for name, rejector in rejectors.items():
+        try:
+            what_learns(rejector, retrain.learns)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
 
 
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:

@@ -75,13 +75,15 @@ class Retraining:
     def __post_init__(self) -> None:
         if self.choose not in get_args(Choice):
             raise ValueError(f"choose must be one of {get_args(Choice)}, not {self.choose!r}.")
-        if self.labels < 1 or self.every < 1:
-            raise ValueError(f"labels and every must be at least 1, not {self.labels} and {self.every}.")
-        if not 0 <= self.apart <= 1:
+        for name in ("labels", "every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{name} is a whole number, at least 1, not {value!r}.")
+        if not _is_share(self.apart):
             raise ValueError(f"apart is a cosine distance between 0 and 1, not {self.apart!r}.")
         if self.apart and self.choose == "drawn":
             raise ValueError("apart is for objects that are chosen in an order; choose='drawn' draws them.")
-        if not 0 <= self.audit <= 1:
+        if not _is_share(self.audit):
             raise ValueError(f"audit is a share between 0 and 1, not {self.audit!r}.")
         if self.learns not in get_args(Learner):
             raise ValueError(f"learns must be one of {get_args(Learner)}, not {self.learns!r}.")
@@ -118,7 +120,12 @@ class Retraining:
         """The first n in this order that are apart; if there are too few, the first of the others too."""
         if self.apart == 0 or n == 0:
             return ranked[:n]
-        rows = normalize(sp.csr_array(X, dtype=np.float64))[ranked]
+        try:
+            rows = normalize(sp.csr_array(X, dtype=np.float64))[ranked]
+        except (TypeError, ValueError):
+            raise ValueError(
+                "apart compares rows of numbers; these hold text or missing values: leave it out."
+            ) from None
         chosen, near = np.zeros(len(ranked), dtype=bool), np.zeros(len(ranked), dtype=bool)
         for i in range(len(ranked)):
             if not near[i]:
@@ -127,6 +134,10 @@ class Retraining:
                 if chosen.sum() == n:
                     break
         return np.concatenate([ranked[chosen], ranked[~chosen]])[:n]
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(0 <= value <= 1)
 
 
 def margins(rejector: Any, X: Any) -> FloatArray:

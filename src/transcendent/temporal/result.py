@@ -13,6 +13,7 @@ import numpy as np
 
 from transcendent._utils.arrays import (
     AnyArray,
+    BoolArray,
     FloatArray,
     IntArray,
     chunks,
@@ -197,7 +198,8 @@ class Backtest:
         """Estimate the error among the accepted answers from the labels of a retrained rejector alone.
 
         Every label of an accepted answer counts as often as its chance of being chosen demands, so that the
-        estimate has no bias, however the others were chosen.
+        estimate has no bias, however the others were chosen. It is NaN if in some period none was drawn from
+        the accepted ones: then nothing is known about the others.
         """
         accepted, columns = self.answers_of(rejector).accepted, self.labelled.get(rejector)
         if columns is None:
@@ -205,9 +207,22 @@ class Backtest:
         order = np.argsort(self.rows)
         place = order[np.searchsorted(self.rows, columns["row"], sorter=order)]
         kept = accepted[place]
-        place, chance = place[kept], columns["probability"][kept]
-        wrong = self.answers[rejector].labels[place] != self.y[place]
+        seen, chance = place[kept], columns["probability"][kept]
+        if not self._is_audited(accepted, place, seen, columns["audited"]):
+            return Audit(np.nan, np.nan, len(seen))
+        wrong = self.answers[rejector].labels[seen] != self.y[seen]
         return estimate_error(wrong, chance, int(accepted.sum()))
+
+    def _is_audited(
+        self, accepted: BoolArray, labelled: IntArray, seen: IntArray, audited: BoolArray
+    ) -> bool:
+        """Whether some were drawn from the accepted objects of every period that has unlabelled ones."""
+        if "choose='random'" in self.manifest["retrain"]:
+            return True
+        n = len(self.periods)
+        unseen = np.bincount(self.period[accepted], minlength=n) - np.bincount(self.period[seen], minlength=n)
+        drawn = np.bincount(self.period[labelled[audited]], minlength=n)
+        return bool(np.all((unseen == 0) | (drawn > 0)))
 
     def summary(self) -> dict[str, AnyArray]:
         """Columns of the table with one row per rejector.

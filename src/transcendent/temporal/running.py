@@ -154,7 +154,7 @@ def _decide_period(
 ) -> dict[str, AnyArray]:
     with _timed(seconds, "decide"):
         decisions = run.decide(fitted, rows)
-    chosen = Chosen(*map(np.empty, (0, 0, 0), (np.intp, np.float64, np.bool_)))
+    chosen = Chosen.of(rows[:0], rows[:0], 1.0)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
         chosen = run.retrain.select(fitted, take_rows(run.X, as_slice(rows)), decisions, generator)

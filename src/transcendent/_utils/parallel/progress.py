@@ -55,7 +55,7 @@ class Progress:
 
 @contextmanager
 def working(label: str, *, verbose: bool) -> Iterator[None]:
-    """Show what is being done and since when, if it takes more than two seconds; nobody knows how long."""
+    """Show what is being done and since when, if it takes more than two seconds; there is no forecast."""
     if not (verbose and _someone_watches()):
         yield
         return

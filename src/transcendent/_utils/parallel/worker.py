@@ -32,7 +32,7 @@ def workers_died(how_often: str) -> str:
 
 
 def share_of_cores(n_jobs: int) -> int:
-    """The number of threads for each of so many workers."""
+    """Return the number of threads for each of a number of workers."""
     return max(1, int(cpu_count()) // n_jobs)
 
 
