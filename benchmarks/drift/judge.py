@@ -35,6 +35,7 @@ OPINIONS = {
     "LightGBM, drawn": [BOOSTING],
     "LightGBM, drawn, monthly": [BOOSTING],
     "LightGBM, drawn, half audit": [BOOSTING],
+    "LightGBM, random, monthly": [BOOSTING],
     "LightGBM of default size": [LGBMClassifier(verbose=-1, n_jobs=1)],
     "extra trees": [TREES],
     "LightGBM and extra trees": [BOOSTING, TREES],
@@ -42,6 +43,7 @@ OPINIONS = {
     "two LightGBM and extra trees": [LGBMClassifier(verbose=-1, n_jobs=1), BOOSTING, TREES],
 }
 CHOSEN = "LightGBM, drawn, monthly"
+AT_RANDOM = "LightGBM, random, monthly"
 HELD_OUT = [f"held out {share} {draw}" for share in (0.5, 0.75) for draw in (0, 1)]
 
 
@@ -70,7 +72,7 @@ def run(cache: Path, kind: str, judge: str, labels: int, seed: int) -> dict[str,
     ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure(opinions, bag="all"), verbose=False)
     audit = 0.0 if judge.endswith("no audit") else 0.5 if judge.endswith("half audit") else 0.2
     every = 1 if "monthly" in judge else 3
-    choose: Choice = "drawn" if "drawn" in judge else "rejected"
+    choose: Choice = next((way for way in ("drawn", "random") if way in judge), "rejected")
     retrain = Retraining(labels, choose, every=every, audit=audit, learns="judge") if labels else None
     started = time.process_time()
     with warnings.catch_warnings():

@@ -30,7 +30,8 @@ PUBLISHED: dict[str, list[tuple[float, ...]]] = {
 
 def judge_choice() -> str:
     """Which judge learns, on 2012 and 2013 only, with clusters of 2012 held out as for the preset."""
-    names = [(name, 100) for name in judging.OPINIONS] + [(judging.CHOSEN, 0)]
+    names = [(name, 100) for name in judging.OPINIONS if name != judging.AT_RANDOM]
+    names.append((judging.CHOSEN, 0))
     tasks = [(kind, *name) for name in names for kind in judging.HELD_OUT]
     found = judging.results(CACHE, tasks, range(1))
     rows = []
@@ -43,13 +44,23 @@ def judge_choice() -> str:
 
 def judge() -> str:
     """The judge learns, the detector does not: 72 months, 15% of each rejected."""
-    tasks = [(kind, judging.CHOSEN, n) for kind in ("raw", "deduplicated") for n in (0, 100)]
+    ways = [(judging.CHOSEN, 0), (judging.AT_RANDOM, 100), (judging.CHOSEN, 100)]
+    tasks = [(kind, *way) for kind in ("raw", "deduplicated") for way in ways]
     found = judging.results(CACHE, tasks)
     rows = [
-        [kind, str(n), *intervals(runs, AT_15.values()), f"{np.mean([r['seconds'] for r in runs]):.1f}"]
-        for (kind, _, n), runs in found.items()
+        [
+            kind,
+            _labels(name, n),
+            *intervals(runs, AT_15.values()),
+            f"{np.mean([r['seconds'] for r in runs]):.1f}",
+        ]
+        for (kind, name, n), runs in found.items()
     ]
     return markdown(["apps", "labels a month", *AT_15, "CPU seconds a month"], rows)
+
+
+def _labels(name: str, n: int) -> str:
+    return f"{n}, at random" if name == judging.AT_RANDOM else str(n)
 
 
 def promises() -> str:

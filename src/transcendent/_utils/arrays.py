@@ -197,11 +197,23 @@ def row_keys(X: Any) -> npt.NDArray[np.uint64]:
     return keys
 
 
-def distinct_rows(X: Any) -> AnyArray:
-    """Return keys that are equal for equal rows, of numbers or of anything else."""
-    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.dtype.kind in "biuf"):
-        return row_keys(X)
-    return np.array([hash(str(row)) for row in np.asarray(X, dtype=object).tolist()])
+def keys_of_any_rows(X: Any) -> AnyArray:
+    """As `row_keys`, of anything `take_rows` takes."""
+    values = X.to_numpy() if hasattr(X, "to_numpy") else X
+    if sp.issparse(X) or (
+        isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf"
+    ):
+        return row_keys(values)
+    if hasattr(X, "columns"):
+        X = zip(*(take_column(X, j).tolist() for j in range(X.shape[1])), strict=True)
+    numbers: dict[Any, int] = {}
+    return np.array([numbers.setdefault(_as_key(row), len(numbers)) for row in X])
+
+
+def _as_key(row: Any) -> Any:
+    if isinstance(row, str | bytes):
+        return row
+    return row.tobytes() if isinstance(row, np.ndarray) else repr(row)
 
 
 def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:

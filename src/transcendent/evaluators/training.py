@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, distinct_rows, take_rows
+from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, keys_of_any_rows, take_rows
 from transcendent._utils.estimators import see_through
 from transcendent.errors import CalibrationWarning
 from transcendent.measures.auto import resolve_measure
@@ -57,45 +57,9 @@ def learn_fold(
 
 def check_learning(evaluator: Any, training: Training, what: Learner) -> None:
     """Refuse to learn what cannot be learnt, and rows that do not begin with those of ``fit``."""
-    name = type(evaluator).__name__
-    if what not in get_args(Learner):
-        raise ValueError(f"what learns is one of {get_args(Learner)}, not {what!r}.")
-    if not hasattr(evaluator, "calibration_rows_"):
-        raise ValueError(
-            f"this {name} was recalibrated with other rows, or saved before it could learn: fit it anew."
-        )
-    if not _has_numbered_folds(evaluator):
-        raise ValueError(f"{name} learns with a number of folds, not with cv={evaluator.cv!r}.")
-    n, classes = evaluator.n_rows_, evaluator.classes_
-    each = zip(evaluator.detectors_, evaluator.judges_, evaluator.calibration_rows_, strict=True)
-    if len(training.y) < n:
-        raise ValueError(f"fit had {n:,} rows, which come first, and these are {len(training.y):,}.")
-    for one in each:
-        if (row := _first_other_row(training, *one, what)) is not None:
-            raise ValueError(
-                f"the first {n:,} rows must be those given to fit, in their order; row {row} is another, or "
-                "has another label. Were they changed, sorted, or chosen otherwise?"
-            )
-    if len(lost := np.setdiff1d(classes, training.classes)):
-        raise ValueError(f"y lacks {abbreviate(lost)}, learnt before: give all labelled rows so far.")
-    new = np.setdiff1d(training.classes, classes)
-    measure = evaluator.detectors_[0].measure
-    if what != "judge" and isinstance(evaluator.estimator, FrozenEstimator):
-        way_out = "what='judge' can" if needs_rows(measure) else f"and {measure!r} has no models that could"
-        raise ValueError(f"the detector is frozen, so what={what!r} cannot be; {way_out}.")
-    if what == "judge" and len(new):
-        raise ValueError(
-            f"y has {abbreviate(new)}, which the detector does not know. Leave these rows out, or let it "
-            "learn: what='both'."
-        )
-    if what == "judge":
-        check_has_models(measure)
-    counts = np.array([np.sum(training.y == label) for label in new])
-    if len(few := new[counts < (least := max(2, len(evaluator.detectors_)))]):
-        raise ValueError(
-            f"y has too few rows of {abbreviate(few)}, which the detector does not know yet: to train and "
-            f"to calibrate it takes {least}. Leave these rows out until there are more."
-        )
+    _check_can_learn(evaluator, what)
+    _check_first_rows(evaluator, training, what)
+    _check_new_classes(evaluator, training, what)
     _warn_if_known(evaluator, training)
 
 
@@ -108,15 +72,62 @@ def check_has_models(measure: Any) -> None:
         )
 
 
+def _check_can_learn(evaluator: Any, what: Learner) -> None:
+    name, measure = type(evaluator).__name__, evaluator.detectors_[0].measure
+    if what not in get_args(Learner):
+        raise ValueError(f"what learns is one of {get_args(Learner)}, not {what!r}.")
+    if not hasattr(evaluator, "calibration_rows_"):
+        raise ValueError(
+            f"this {name} was recalibrated with other rows, or saved before it could learn: fit it anew."
+        )
+    if not _has_numbered_folds(evaluator):
+        raise ValueError(f"{name} learns with a number of folds, not with cv={evaluator.cv!r}.")
+    if what != "judge" and isinstance(evaluator.estimator, FrozenEstimator):
+        way_out = "what='judge' can" if needs_rows(measure) else f"and {measure!r} has no models that could"
+        raise ValueError(f"the detector is frozen, so what={what!r} cannot be; {way_out}.")
+    if what == "judge":
+        check_has_models(measure)
+
+
+def _check_first_rows(evaluator: Any, training: Training, what: Learner) -> None:
+    n = evaluator.n_rows_
+    each = zip(evaluator.detectors_, evaluator.judges_, evaluator.calibration_rows_, strict=True)
+    if len(training.y) < n:
+        raise ValueError(f"fit had {n:,} rows, which come first, and these are {len(training.y):,}.")
+    for one in each:
+        if (row := _first_other_row(training, *one, what)) is not None:
+            raise ValueError(
+                f"the first {n:,} rows must be those given to fit, in their order; row {row} is another, or "
+                "has another label. Were they changed, sorted, or chosen otherwise?"
+            )
+
+
+def _check_new_classes(evaluator: Any, training: Training, what: Learner) -> None:
+    if len(lost := np.setdiff1d(evaluator.classes_, training.classes)):
+        raise ValueError(f"y lacks {abbreviate(lost)}, learnt before: give all labelled rows so far.")
+    new = np.setdiff1d(training.classes, evaluator.classes_)
+    if what == "judge" and len(new):
+        raise ValueError(
+            f"y has {abbreviate(new)}, which the detector does not know. Leave these rows out, or let it "
+            "learn: what='both'."
+        )
+    counts = np.array([np.sum(training.y == label) for label in new])
+    if len(few := new[counts < (least := max(2, len(evaluator.detectors_)))]):
+        raise ValueError(
+            f"y has too few rows of {abbreviate(few)}, which the detector does not know yet: to train and "
+            f"to calibrate it takes {least}. Leave these rows out until there are more."
+        )
+
+
 def _warn_if_known(evaluator: Any, training: Training) -> None:
-    """Warn if most of the new rows are among those that calibrate: models would be judged by their rows."""
+    """Warn if most of the new rows equal some that calibrate: models would be judged by rows they saw."""
     calibration = np.unique(np.concatenate(evaluator.calibration_rows_))
     new = np.arange(evaluator.n_rows_, len(training.y))
-    keys = distinct_rows(training.X)
-    known = np.isin(keys[new], keys[calibration])
-    if len(new) and np.mean(known) > 0.5:
+    keys = keys_of_any_rows(take_rows(training.X, np.concatenate([new, calibration])))
+    known = np.isin(keys[: len(new)], keys[len(new) :])
+    if known.sum() > len(new) / 2:
         warnings.warn(
-            f"{np.sum(known):,} of the {len(new):,} new rows equal rows that calibrate. What learns them "
+            f"{known.sum():,} of the {len(new):,} new rows equal rows that calibrate. What learns them "
             "looks better there than it is: give rows that came later.",
             CalibrationWarning,
             stacklevel=5,
@@ -128,13 +139,14 @@ def in_known_type(y: Any, classes: AnyArray) -> AnyArray:
     labels = as_labels(y)
     if labels.dtype.kind == classes.dtype.kind != "O":
         return labels
-    text = isinstance(classes.tolist()[0], str)
-    for label in np.asarray(y, dtype=object).tolist() if labels.dtype.kind != "O" else labels.tolist():
-        if isinstance(label, str) != text or not (text or np.asarray(label).astype(classes.dtype) == label):
+    are_texts = isinstance(classes.tolist()[0], str)
+    for label in np.asarray(y, dtype=object).tolist():
+        is_text = isinstance(label, str)
+        if is_text != are_texts or (not is_text and np.asarray(label).astype(classes.dtype) != label):
             raise ValueError(
                 f"y has the label {label!r}, of another type than those of fit, {abbreviate(classes)}."
             )
-    return labels.astype(classes.dtype) if not text else np.array(labels.tolist())
+    return np.array(labels.tolist()) if are_texts else labels.astype(classes.dtype)
 
 
 def _first_other_row(

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from transcendent._utils.arrays import BoolArray, FloatArray
+from transcendent._utils.arrays import BoolArray, FloatArray, IntArray
 
 
 class Audit(NamedTuple):
@@ -21,6 +21,13 @@ class Audit(NamedTuple):
     error: float
     half: float
     labels: int
+
+
+def drawn_in_every_period(accepted: IntArray, labelled: IntArray, drawn: IntArray) -> bool:
+    """Whether some were drawn in every period that has accepted objects without a label, given periods."""
+    n = int(accepted.max(initial=-1)) + 1
+    unseen = np.bincount(accepted, minlength=n) - np.bincount(labelled, minlength=n)
+    return bool(np.isin(np.flatnonzero(unseen), drawn).all())
 
 
 def estimate_error(wrong: BoolArray, chance: FloatArray, n: int) -> Audit:

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state
 
@@ -15,8 +14,7 @@ from transcendent._utils.arrays import (
     IntArray,
     abbreviate,
     as_labels,
-    row_keys,
-    take_column,
+    keys_of_any_rows,
 )
 from transcendent._utils.dates import first_and_last
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
@@ -262,7 +260,7 @@ def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float]
 
 
 def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
-    keys = _row_keys(X)
+    keys = keys_of_any_rows(X)
     repeated = np.isin(keys[test], keys[seen])
     share = float(repeated.mean())
     if share <= _DUPLICATES:
@@ -273,25 +271,6 @@ def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
         "memory. Report results without them too.",
         refuses=False,
     )
-
-
-def _row_keys(X: Any) -> AnyArray:
-    """Equal rows have equal keys, whether X is an array, a sparse matrix, a frame or a list."""
-    values = X.to_numpy() if hasattr(X, "to_numpy") else X
-    if sp.issparse(X) or (
-        isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf"
-    ):
-        return row_keys(values)
-    if hasattr(X, "columns"):
-        X = zip(*(take_column(X, j).tolist() for j in range(X.shape[1])), strict=True)
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(_as_key(row), len(numbers)) for row in X])
-
-
-def _as_key(row: Any) -> Any:
-    if isinstance(row, str | bytes):
-        return row
-    return row.tobytes() if isinstance(row, np.ndarray) else repr(row)
 
 
 def _few_positives(split: TimeSplit, is_positive: BoolArray | None) -> Bias | None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from transcendent._utils.arrays import (
     AnyArray,
-    BoolArray,
     FloatArray,
     IntArray,
     chunks,
@@ -37,7 +36,7 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
-from transcendent.temporal.auditing import Audit, estimate_error
+from transcendent.temporal.auditing import Audit, drawn_in_every_period, estimate_error
 
 _SHOWN = {
     "rejected of": {"rejection_rate": "all", "positives_rejected": "positives"},
@@ -208,21 +207,11 @@ class Backtest:
         place = order[np.searchsorted(self.rows, columns["row"], sorter=order)]
         kept = accepted[place]
         seen, chance = place[kept], columns["probability"][kept]
-        if not self._is_audited(accepted, place, seen, columns["audited"]):
+        drawn = place if "choose='random'" in self.manifest["retrain"] else place[columns["audited"]]
+        if not drawn_in_every_period(self.period[accepted], self.period[seen], self.period[drawn]):
             return Audit(np.nan, np.nan, len(seen))
         wrong = self.answers[rejector].labels[seen] != self.y[seen]
         return estimate_error(wrong, chance, int(accepted.sum()))
-
-    def _is_audited(
-        self, accepted: BoolArray, labelled: IntArray, seen: IntArray, audited: BoolArray
-    ) -> bool:
-        """Whether some were drawn from the accepted objects of every period that has unlabelled ones."""
-        if "choose='random'" in self.manifest["retrain"]:
-            return True
-        n = len(self.periods)
-        unseen = np.bincount(self.period[accepted], minlength=n) - np.bincount(self.period[seen], minlength=n)
-        drawn = np.bincount(self.period[labelled[audited]], minlength=n)
-        return bool(np.all((unseen == 0) | (drawn > 0)))
 
     def summary(self) -> dict[str, AnyArray]:
         """Columns of the table with one row per rejector.
