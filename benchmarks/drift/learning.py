@@ -44,9 +44,9 @@ def judge_choice() -> str:
 
 def judge() -> str:
     """The judge learns, the detector does not: 72 months, 15% of each rejected."""
-    ways = [(judging.CHOSEN, 0), (judging.AT_RANDOM, 100), (judging.CHOSEN, 100)]
-    tasks = [(kind, *way) for kind in ("raw", "deduplicated") for way in ways]
-    found = judging.results(CACHE, tasks)
+    kinds = ("raw", "deduplicated")
+    found = judging.results(CACHE, [(kind, judging.CHOSEN, n) for kind in kinds for n in (0, 100)])
+    found |= judging.results(CACHE, [(kind, judging.AT_RANDOM, 100) for kind in kinds], range(3))
     rows = [
         [
             kind,
@@ -54,7 +54,7 @@ def judge() -> str:
             *intervals(runs, AT_15.values()),
             f"{np.mean([r['seconds'] for r in runs]):.1f}",
         ]
-        for (kind, name, n), runs in found.items()
+        for (kind, name, n), runs in sorted(found.items(), reverse=True)
     ]
     return markdown(["apps", "labels a month", *AT_15, "CPU seconds a month"], rows)
 
