@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -231,6 +232,8 @@ def test_labels_keep_their_type():
     named = clone(EVALUATORS[0]).fit(X[OLD], np.array(["ham", "spam"])[Y[OLD]])
     mixed = np.array(["ham", "spam"], dtype=object)[Y[ALL]]
     named.learn(X[ALL], mixed)
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        named.learn(X[ALL], mixed[:, None])
     mixed[1000] = 1
     with pytest.raises(ValueError, match="the label 1, of another type"):
         named.learn(X[ALL], mixed)

@@ -140,7 +140,7 @@ def in_known_type(y: Any, classes: AnyArray) -> AnyArray:
     if labels.dtype.kind == classes.dtype.kind != "O":
         return labels
     are_texts = isinstance(classes.tolist()[0], str)
-    for label in np.asarray(y, dtype=object).tolist():
+    for label in np.asarray(y, dtype=object).ravel().tolist():
         is_text = isinstance(label, str)
         if is_text != are_texts or (not is_text and np.asarray(label).astype(classes.dtype) != label):
             raise ValueError(
