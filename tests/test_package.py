@@ -22,6 +22,7 @@ PUBLIC = [
     "transcendent.judging",
     "transcendent.baselines",
     "transcendent.metrics",
+    "transcendent.monitoring",
     "transcendent.temporal",
     "transcendent.datasets",
     "transcendent.plots",
@@ -54,7 +55,7 @@ def test_the_first_screen_of_the_api():
         "CrossConformalEvaluator",
         "ScoreEvaluator",
     }
-    searches = {"ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch"}
+    searches = {"ExactSearch", "GuaranteedSearch", "RandomSearch", "GridSearch", "QuartileSearch"}
     others = {"CombinedMeasure", "Decisions", "Rejector", "RejectionBudget", "StreamingBudget"}
     assert set(transcendent.__all__) == evaluators | searches | others | {"backtest", "save", "load"}
 

@@ -16,7 +16,12 @@ import transcendent
 
 ROOT = Path(__file__).parents[1]
 PUBLIC = ["transcendent", *(f"transcendent.{name}" for name in transcendent._SUBPACKAGES)]
-NEVER_CALLED = (transcendent.Rejector, transcendent.measures.Measure, transcendent.thresholds.Search)
+NEVER_CALLED = (
+    transcendent.Rejector,
+    transcendent.measures.Measure,
+    transcendent.thresholds.Search,
+    transcendent.monitoring.DriftMonitor,  # but by DriftMonitor.of
+)
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,10 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from alarms import alarms, no_drift
 from evidence import DETECTORS, PRESET, Evidence, gather, least_trusted, parts, rejectors
 from families import families, lamda, rejectors_of_families
+from guarantees import guarantees
 from learning import judge, judge_choice, loop, loop_choice, promises
 from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
@@ -31,6 +33,7 @@ from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
 from tables import AT_15, PAGE, collect, interval, intervals, markdown, save
 from tried import BaggedSVMs, ClusterDistance, Novelty, ProjectedDensity
+from watching import audit, monitor_cost, real_streams
 
 from transcendent import (
     CrossConformalEvaluator,
@@ -407,11 +410,13 @@ _ALL = (
     *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p, cost),
     *(paper, loop_choice, loop),
 )
-SECTIONS = {section.__name__: section for section in _ALL}
+_MONITORING = (guarantees, no_drift, alarms, real_streams, audit, monitor_cost)
+SECTIONS = {section.__name__: section for section in (*_ALL, *_MONITORING)}
 
 if __name__ == "__main__":
     mpl.rcParams["svg.hashsalt"] = "transcendent"
     for wanted in sys.argv[1:] or SECTIONS:
         began = time.perf_counter()
-        write(wanted, SECTIONS[wanted]())
+        page = PAGE.with_name("monitoring.md") if SECTIONS[wanted] in _MONITORING else PAGE
+        write(wanted, SECTIONS[wanted](), page)
         print(f"{wanted}: {time.perf_counter() - began:.0f} s", flush=True)

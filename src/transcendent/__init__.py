@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transcendent.measures.combined import CombinedMeasure
     from transcendent.temporal.backtest import backtest
     from transcendent.thresholds.exact import ExactSearch
+    from transcendent.thresholds.guaranteed import GuaranteedSearch
     from transcendent.thresholds.quartile import QuartileSearch
     from transcendent.thresholds.trial import GridSearch, RandomSearch
 
@@ -25,6 +26,7 @@ __all__ = [
     "Decisions",
     "ExactSearch",
     "GridSearch",
+    "GuaranteedSearch",
     "InductiveEvaluator",
     "QuartileSearch",
     "RandomSearch",
@@ -49,6 +51,7 @@ _HOMES = {
     "measures.combined": ("CombinedMeasure",),
     "temporal.backtest": ("backtest",),
     "thresholds.exact": ("ExactSearch",),
+    "thresholds.guaranteed": ("GuaranteedSearch",),
     "thresholds.quartile": ("QuartileSearch",),
     "thresholds.trial": ("GridSearch", "RandomSearch"),
 }
@@ -62,6 +65,7 @@ _SUBPACKAGES = (
     "leave_one_out",
     "measures",
     "metrics",
+    "monitoring",
     "plots",
     "report",
     "temporal",

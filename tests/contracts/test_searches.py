@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from transcendent import ExactSearch, GridSearch, QuartileSearch, RandomSearch
+from transcendent import ExactSearch, GridSearch, GuaranteedSearch, QuartileSearch, RandomSearch
 from transcendent.errors import InfeasibleError
 from transcendent.metrics import F1, RejectionRate
 
 CONSTRAINED = [ExactSearch(), GridSearch(steps=21), RandomSearch(random_state=0)]
-SEARCHES = [*CONSTRAINED, QuartileSearch()]
+SEARCHES = [*CONSTRAINED, QuartileSearch(), GuaranteedSearch(0.12)]
 
 
 @pytest.fixture
@@ -31,9 +31,14 @@ def kind(search):
 def test_the_promise_is_what_the_thresholds_do(search, on, problem):
     if kind(search) == "ExactSearch" and on == "both":
         return  # refused, and tested with the exact search
-    steps = {"steps": 11} if kind(search) == "GridSearch" else {}
+    settings = {"steps": 11} if kind(search) == "GridSearch" else {}
+    if kind(search) == "GuaranteedSearch":
+        if on != "credibility":
+            return  # its thresholds are on credibility alone
+    else:
+        settings["on"] = on
     y, labels, credibility, confidence = problem
-    found = clone(search).set_params(on=on, **steps).find(y, labels, credibility, confidence)
+    found = clone(search).set_params(**settings).find(y, labels, credibility, confidence)
     codes = (labels == "spam").astype(int)
     kept = (credibility >= found.credibility_thresholds[codes]) & (
         confidence >= found.confidence_thresholds[codes]
@@ -97,6 +102,8 @@ def test_bad_input_is_refused(search, problem):
         search.find(y, labels, credibility, classes=["ham", "eggs"])
     with pytest.raises(ValueError, match="no calibration objects"):
         search.find([], [], [], classes=[0, 1])
+    if kind(search) == "GuaranteedSearch":
+        return  # which has no choice
     with pytest.raises(ValueError, match="on must be one of"):
         clone(search).set_params(on="luck").find(y, labels, credibility)
     with pytest.raises(ValueError, match="it is missing"):
@@ -128,12 +135,13 @@ def test_an_object_without_credibility_counts_as_kept(search, problem):
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=kind)
-def test_a_class_nobody_was_predicted_as_gets_threshold_zero(search):
+def test_a_class_nobody_was_predicted_as(search):
+    """Nothing is known against its answers; but a guarantee needs something known for them."""
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 3, 100)
+    y = rng.choice(3, 400, p=[0.55, 0.42, 0.03])
     labels = np.minimum(y, 1)
     if hasattr(search, "objective"):
         search = clone(search).set_params(objective="accuracy")
-    found = search.find(y, labels, rng.random(100), classes=[0, 1, 2])
+    found = search.find(y, labels, rng.random(400), classes=[0, 1, 2])
     assert found.credibility_thresholds.shape == (3,)
-    assert found.credibility_thresholds[2] == 0
+    assert found.credibility_thresholds[2] == (2 if kind(search) == "GuaranteedSearch" else 0)

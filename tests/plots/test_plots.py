@@ -20,9 +20,12 @@ from transcendent import (
 from transcendent._utils.text import shorten
 from transcendent.errors import MissingExtraError
 from transcendent.metrics import F1, Error, area_under_time, errors_caught
+from transcendent.monitoring import DriftMonitor, HarmMonitor
 from transcendent.plots import (
     AlphaAssessmentDisplay,
     CovariateShiftDisplay,
+    EvidenceDisplay,
+    MonitorDisplay,
     PerformanceDisplay,
     QuorumDisplay,
     RiskCoverageDisplay,
@@ -69,7 +72,7 @@ def result(data):
         "ICE": InductiveEvaluator(LogisticRegression()),
         "CCE": CrossConformalEvaluator(LogisticRegression(), cv=5),
     }
-    return backtest(rejectors, *data, train="2020-07", allow=ALLOWED)
+    return backtest(rejectors, *data, train="2020-07", allow=ALLOWED, monitor=100)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,11 @@ def ice(data):
 
 @pytest.fixture(scope="module")
 def displays(result, ice, data):
-    X, _, times = data
+    X, y, times = data
+    drift, harm = DriftMonitor.of(ice), HarmMonitor(promised=0.1)
+    decisions = drift.update(X)
+    for day in np.array_split(decisions.labels != y, 20):
+        harm.update(day[:16])
     return [
         PerformanceDisplay.from_backtest(result, "ICE", intervals=True),
         RiskCoverageDisplay.from_backtest(result),
@@ -95,6 +102,8 @@ def displays(result, ice, data):
         AlphaAssessmentDisplay.from_calibration(ice.calibration_),
         TradeOffDisplay.from_evaluator(ice, n_points=5),
         CovariateShiftDisplay.from_data(X > 1, time_split(times, train="2020-07")),
+        MonitorDisplay.from_monitors(drift, harm),
+        EvidenceDisplay.from_backtest(result),
     ]
 
 

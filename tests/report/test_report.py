@@ -445,3 +445,22 @@ def test_a_browser_shows_the_page_without_scrolling_sideways(width, tmp_path):
     assert wide <= width
     assert figures == 2  # the first rejector's and risk; the other's is folded
     assert verdict > 20
+
+
+def test_alarms_are_on_the_page_if_monitors_watched():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    X = rng.normal(size=(3000, 2)) + y[:, None]
+    X[2200:] *= 0.3
+    times = np.repeat(np.arange("2024-01", "2024-11", dtype="datetime64[M]"), 300)
+    ice = {
+        HOSTILE: InductiveEvaluator(LogisticRegression()),
+        "other": InductiveEvaluator(LogisticRegression(C=0.1)),
+    }
+    given = {"train": "2024-05", "verbose": False, "allow": ["duplicates"]}
+    watched = Page(render_report(backtest(ice, X, y, times, **given, monitor=100)))
+    said = " ".join(watched.words)
+    assert "Alarms without labels" in said
+    assert "2024-08" in said
+    assert "at most 1 in 100" in said
+    assert "Alarms without labels" not in render_report(backtest(ice, X, y, times, **given))

@@ -40,6 +40,7 @@ from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.measures import SecondOpinion
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
 from transcendent.metrics.ranking import kept_shares
+from transcendent.monitoring import DriftMonitor
 from transcendent.temporal import Backtest, Retraining, backtest
 
 
@@ -739,6 +740,66 @@ def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, st
     StopsAfter.left = 6 - stop
     columns_equal(run(tmp_path).table, whole.table)
     assert StopsAfter.left == 0
+
+
+class StopsBefore(StopsAfter):
+    """Raises when it has answered a number of batches, by a monitor or not."""
+
+    def _check_rows(self, rows):
+        if StopsAfter.left == 0:
+            raise InterruptedRunError
+        StopsAfter.left -= 1
+        return super()._check_rows(rows)
+
+    decide = InductiveEvaluator.decide
+
+
+@pytest.mark.parametrize("stop", range(1, 6))
+@pytest.mark.parametrize("retrain", [None, Retraining(20, every=3)])
+def test_monitors_resume_too(tmp_path, retrain, stop):
+    def run(folder):
+        given = {"stops": StopsBefore(LinearSVC()), "CP-Reject": CPReject(LinearSVC())}
+        return backtest(given, SHRINKING, Y, TIMES, train=TRAIN, retrain=retrain, folder=folder, monitor=20)
+
+    StopsAfter.left = 100
+    whole = run(None)
+    StopsAfter.left = stop
+    with pytest.raises(InterruptedRunError):
+        run(tmp_path)
+    StopsAfter.left = 100
+    run(tmp_path)
+    found = Backtest.load(tmp_path)
+    columns_equal(found.table, whole.table)
+    assert found.manifest["monitors"] == whole.manifest["monitors"]
+    assert list(found.monitors) == ["stops"]
+
+
+SHRINKING = np.where((np.datetime64("2021-08") <= TIMES)[:, None], 0.3 * X, X)
+
+
+def test_monitors_see_what_a_monitor_sees_and_change_no_decision():
+    ice = {"ICE": InductiveEvaluator(LinearSVC())}
+    plain = backtest(ice, SHRINKING, Y, TIMES, train=TRAIN)
+    watched = backtest(ice, SHRINKING, Y, TIMES, train=TRAIN, monitor=20)
+    columns_equal(watched.table, plain.table)
+    assert plain.monitors == {}
+    past = np.datetime64(TRAIN) > TIMES
+    fitted = InductiveEvaluator(LinearSVC(), random_state=0).fit(SHRINKING[past], Y[past])
+    monitor = DriftMonitor.of(fitted, threshold=20)
+    monitor.update(SHRINKING[watched.rows])
+    seen = watched.monitors["ICE"]
+    assert seen.log_value[-1] == monitor.log_value
+    assert seen.drift == (watched.periods[watched.period[monitor.alarm.at - 1]],)
+    assert seen.periods == watched.periods
+    assert seen.drift[0] >= "2021-08"
+    assert seen.drift[0] in str(seen)
+
+
+def test_monitors_are_refused_where_there_is_nothing_to_watch():
+    with pytest.raises(ValueError, match="more than 1"):
+        backtest(InductiveEvaluator(LinearSVC()), X, Y, TIMES, train=TRAIN, monitor=1)
+    with pytest.raises(ValueError, match="there is none"):
+        backtest(CPReject(LinearSVC()), X, Y, TIMES, train=TRAIN, monitor=100)
 
 
 SCRIPT = """

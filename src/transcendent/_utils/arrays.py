@@ -29,6 +29,13 @@ def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
     return array
 
 
+def check_shares(**shares: Any) -> None:
+    """Refuse what is no number between 0 and 1."""
+    for name, share in shares.items():
+        if not isinstance(share, int | float | np.number) or not 0 < share < 1:
+            raise ValueError(f"{name} is a share between 0 and 1, not {share!r}.")
+
+
 def missing_rows(values: AnyArray) -> IntArray:
     """Return the positions of None, NaN, NaT and NA in a one-dimensional array."""
     if values.dtype.kind in "biuSU":

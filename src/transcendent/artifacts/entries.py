@@ -44,7 +44,7 @@ def to_entries(rejector: Any) -> dict[str, bytes]:
             name = f"calibration-{len(entries)}.npz"
             entries[name] = to_npz({array: getattr(thing, array) for array in _ARRAYS})
             merging = None if thing.merging is None else dict(vars(thing.merging))
-            return StoredCalibration(name, thing.classes, thing.form, thing.label, merging)
+            return StoredCalibration(name, thing.classes, thing.form, thing.label, merging, thing.apart)
         if suffix := _BOOSTERS.get(f"{type(thing).__module__}.{type(thing).__qualname__}"):
             name = f"booster-{len(entries)}.{suffix}"
             entries[name] = _booster_to_bytes(thing)
@@ -148,8 +148,15 @@ def _restored(stored: StoredCalibration, arrays: dict[str, AnyArray]) -> Calibra
             merging.check_members(shape[2])
         except (TypeError, ValueError) as error:
             raise ArtifactError(f"{stored.member} in it cannot be merged: {error}") from None
+    if not isinstance(stored.apart, int | None):
+        raise ArtifactError(f"{stored.member} in it has no seed of objects that only test.")
     return Calibration(
-        classes=stored.classes, **arrays, form=stored.form, label=stored.label, merging=merging
+        classes=stored.classes,
+        **arrays,
+        form=stored.form,
+        label=stored.label,
+        merging=merging,
+        apart=stored.apart,
     )
 
 

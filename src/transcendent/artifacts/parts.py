@@ -23,3 +23,4 @@ class StoredCalibration:
     form: Any
     label: Any
     merging: Any
+    apart: Any = None

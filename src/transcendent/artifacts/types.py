@@ -20,6 +20,7 @@ from transcendent.measures.drift import Boosting, DenseColumns, NewClassDistance
 from transcendent.measures.sparse_search import SparseSearch
 from transcendent.thresholds import SearchResult
 from transcendent.thresholds.exact import ExactSearch
+from transcendent.thresholds.guaranteed import GuaranteedResult, GuaranteedSearch, Proof
 from transcendent.thresholds.quartile import QuartileSearch
 from transcendent.thresholds.trial import GridSearch, RandomSearch
 
@@ -49,7 +50,10 @@ _OTHER = (
     Detector,
     ExactSearch,
     GridSearch,
+    GuaranteedResult,
+    GuaranteedSearch,
     InductiveEvaluator,
+    Proof,
     QuartileSearch,
     RandomSearch,
     RejectionBudget,

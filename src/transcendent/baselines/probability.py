@@ -18,6 +18,7 @@ from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
 from transcendent.thresholds import Search
+from transcendent.thresholds.base import check_promises_nothing
 from transcendent.thresholds.exact import resolve_search
 
 
@@ -87,6 +88,7 @@ class ProbabilityThresholds(CalibratedBaseline):
         calibration = self.evaluator_.calibration_
         p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
+        check_promises_nothing(search, self)
         noise = replace(rounding(np.sort(calibration.scores, axis=None)), size=1.0)
         credibility, confidence = (
             merge_ties(value, noise) for value in credibility_and_confidence(p, calibration.predicted)

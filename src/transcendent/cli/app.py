@@ -301,7 +301,11 @@ def backtest(
     where = f"kept in {folder}"
     if read:
         where = f"read from {folder}, where it finished {result.manifest['finished']}; --fresh runs it again"
-    text = f"{result!r}\n\n{where}; for a page to show: transcendent report {folder}"
+    alarms = ""
+    if monitors := result.monitors:
+        said = {name: monitors.get(name, "not monitored") for name in result.answers}
+        alarms = "".join(f"\nalarms of {name}: {seen}" for name, seen in said.items())
+    text = f"{result!r}{alarms}\n\n{where}; for a page to show: transcendent report {folder}"
     console.show(text, {"folder": str(folder), "read": read, **_results(result)}, as_json)
 
 
@@ -457,6 +461,42 @@ def learn(
 
 
 @command
+def monitor(
+    artifact: ArtifactFile,
+    objects: Annotated[Path, Argument(metavar="OBJECTS", **_FILE, help="A file of objects, as for decide.")],
+    state: Annotated[Path, Option(help="Keeps the monitor from one file to the next (JSON).")],
+    time: Annotated[
+        str | None, Option(help="The column with times; by default objects come in the order of the file.")
+    ] = None,
+    threshold: Annotated[
+        float | None, Option(help="P(ever a false alarm) is at most 1 over this; 100 by default.")
+    ] = None,
+    figure: Annotated[Path | None, Option(help="Draw evidence and rejections to this .svg or .png.")] = None,
+    trust: Trust = None,
+    public_key: PublicKey = None,
+    strict: Strict = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Are objects still like those that calibrated? No labels are needed.
+
+    Call it for every file of new objects, in order of arrival, with the same state.
+    """
+    from transcendent.cli.deciding import Access
+    from transcendent.cli.watching import facts, keep, watch
+
+    console.silence(quiet)
+    console.spare(state, artifact, objects, option="--state")
+    given = {} if threshold is None else {"threshold": threshold}
+    seen = watch(artifact, objects, state, time, Access(trust or [], public_key, strict), given)
+    if figure is not None:
+        with console.writing(figure):
+            seen.plot().figure_.savefig(figure)
+    keep(seen, state)
+    console.show(repr(seen), facts(seen), as_json)
+
+
+@command
 def data(
     file: Annotated[Path, Argument(metavar="FILE", **_FILE, help="A TOML file, or a file of objects.")],
     label: Annotated[str | None, Option(help="The column with labels.")] = None,
@@ -486,4 +526,5 @@ def _results(result: "Backtest") -> dict[str, Any]:
         "pos_label": result.pos_label,
         "summary": result.summary(),
         "biases": result.manifest["biases"],
+        "monitors": {name: seen._asdict() for name, seen in result.monitors.items()},
     }

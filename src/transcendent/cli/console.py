@@ -124,11 +124,11 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | None) else str(value)
 
 
-def spare(out: Any, *inputs: Any) -> None:
+def spare(out: Any, *inputs: Any, option: str = "--out") -> None:
     """Refuse to write over a file that is read."""
     for path in inputs:
         if Path(out).exists() and Path(path).exists() and Path(out).samefile(path):
-            raise UsageError(f"--out {out} would overwrite {path}: give another name.")
+            raise UsageError(f"{option} {out} would overwrite {path}: give another name.")
 
 
 @contextmanager

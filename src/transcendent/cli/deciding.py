@@ -3,7 +3,8 @@
 import io
 import sys
 import warnings
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,19 @@ def decide_file(
     p_values: bool = True,
 ) -> tuple[Decisions, Any]:
     """Return decisions of the rejector in an artifact about the objects of a file, and all as a table."""
+    artifact, rejector, objects = open_for(path, file, identifier, access)
+    if quorum is not None:
+        set_quorum(rejector, quorum)
+    with pointing_to(file, artifact):
+        decisions = _decide(rejector, objects)
+    names = {"id": objects.ids} if objects.ids is not None else named_by_row(file.name, 0, len(objects))
+    return decisions, decision_table(names, decisions, artifact.digest, p_values)
+
+
+def open_for(
+    path: Path, file: Path, identifier: str | None, access: Access, time: str | None = None
+) -> tuple[Artifact, Rejector, Objects]:
+    """Return an artifact, tried out, with its rejector and the objects of a file that it can decide about."""
     artifact = open_artifact(path, public_key=access.public_key)
     if artifact.manifest["rejector"] == "ScoreEvaluator":
         raise ValueError(
@@ -145,6 +159,7 @@ def decide_file(
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
     columns = Columns(
         id=identifier,
+        time=time,
         features=notes.get("features") or features["names"],
         text=tuple(notes.get("text", ())),
     )
@@ -152,18 +167,19 @@ def decide_file(
         columns = replace(columns, id=notes.get("id"))
     objects = _read(file, columns, features["count"], named=identifier is not None)
     access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
-    rejector: Rejector = artifact.rejector(access.trusted)
-    if quorum is not None:
-        set_quorum(rejector, quorum)
+    return artifact, artifact.rejector(access.trusted), objects
+
+
+@contextmanager
+def pointing_to(file: Path, artifact: Artifact) -> Iterator[None]:
+    """Decide with an artifact's rejector; what is wrong with the objects is said of their file."""
     try:
         with artifact.deciding():
-            decisions = _decide(rejector, objects)
+            yield
     except ArtifactError:
         raise
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
-    names = {"id": objects.ids} if objects.ids is not None else named_by_row(file.name, 0, len(objects))
-    return decisions, decision_table(names, decisions, artifact.digest, p_values)
 
 
 def _decide(rejector: Rejector, objects: Objects) -> Decisions:

@@ -25,7 +25,7 @@ from transcendent.temporal.checkpoints import is_backtest
 from transcendent.temporal.periods import Calendar, in_order_of_time, training_rows
 from transcendent.temporal.result import Backtest
 
-_TOP = ("data", "split", "detector", "rejectors", "retrain", "seed")
+_TOP = ("data", "split", "detector", "rejectors", "retrain", "monitor", "seed")
 _SPLIT = ("train", "period", "chronological", "pos_label", "class_ratio", "allow")
 _TIMES = 'for example time = "first_seen" under [data]'
 
@@ -197,6 +197,7 @@ class Experiment:
                 pos_label=self._label(labels),
                 chronological=self.split.get("chronological", bool, False),
                 retrain=self._retraining(),
+                monitor=self._monitor(),
                 class_ratio=self._class_ratio(labels),
                 allow=[str(name) for name in self.split.get("allow", list, [])],
                 unlabelled="drop",  # what is not to be dropped was refused when it was read
@@ -286,6 +287,12 @@ class Experiment:
             if self.period is not None and not is_date(time):
                 raise self.split.error(f"{time!r} is not a date such as 2024-09-01 or 2024-09.", "train")
         return tuple(train) if isinstance(train, list) else train
+
+    def _monitor(self) -> float | None:
+        threshold: float | None = self.settings.get("monitor", (int, float))
+        if threshold is not None and not threshold > 1:
+            raise self.settings.error("monitor is the threshold of its alarm, more than 1.", "monitor")
+        return threshold
 
     def _retraining(self) -> Retraining | None:
         table = self.settings.table("retrain")

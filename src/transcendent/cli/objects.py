@@ -19,7 +19,7 @@ from transcendent.thresholds.exact import resolve_search
 
 _LIBRARIES = ("sklearn", "lightgbm", "xgboost")
 _OF_REJECTORS = ("type", "detector", "budget")
-_SEARCHES = ("ExactSearch", "RandomSearch", "GridSearch", "QuartileSearch")
+_SEARCHES = ("ExactSearch", "GuaranteedSearch", "RandomSearch", "GridSearch", "QuartileSearch")
 
 
 def build_rejectors(settings: Settings) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from transcendent.measures.detector import Answer, Detector
 from transcendent.measures.names import from_name
 from transcendent.rejectors import Traits
 from transcendent.thresholds import Search, SearchResult
+from transcendent.thresholds.base import check_promises_nothing
 from transcendent.thresholds.exact import resolve_search
 
 
@@ -84,6 +85,8 @@ class ConformalEvaluator(DetectorWrapper, ABC):
 
     learns_apart = True
     """Whether ``learn`` can leave the detector, or the models of the measure, as they are."""
+    guarantees = False
+    """Whether what a `GuaranteedSearch` proves holds for its decisions."""
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels, accepted or not."""
@@ -105,6 +108,7 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         """
         if not hasattr(self, "judges_"):
             check_is_fitted(self)
+        self._check_search(search)
         self.judges_ = [copy(judge).rethreshold(search) for judge in self.judges_]
         return self
 
@@ -218,11 +222,16 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         check_form(self.p_value)
         check_calibration_label(self.calibration_label)
         X, y, codes = checked_training(self, X, y)
-        resolve_search(self.search, len(self.classes_))
+        self._check_search(self.search)
         routed = self._routed(params)
         self.fit_metadata_ = sorted(params)
         measure = from_name(self.measure, self.random_state)
         return Training(self.estimator, measure, X, y, self.classes_, routed), codes
+
+    def _check_search(self, search: Search | str) -> None:
+        found = resolve_search(search, len(self.classes_))
+        if not self.guarantees:
+            check_promises_nothing(found, self)
 
     def _finish_fit(
         self,

@@ -15,6 +15,7 @@ from transcendent._utils.estimators import take_on_input
 from transcendent.decisions import Decisions, check_budget
 from transcendent.evaluators.training import Learner
 from transcendent.rejectors import Traits, adopt_input
+from transcendent.thresholds.base import check_promises_nothing
 
 _GOLDEN = (5**0.5 - 1) / 2
 
@@ -30,6 +31,7 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the rejector; ``params`` go to its ``fit``."""
         self._check_budget()
+        check_promises_nothing(getattr(self.rejector, "search", None), self)
         self.rejector_ = clone(self.rejector).fit(X, y, **params)
         adopt_input(self, self.rejector_)
         self._start()

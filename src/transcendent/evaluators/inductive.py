@@ -87,6 +87,8 @@ class InductiveEvaluator(OneDetectorEvaluator):
     True
     """
 
+    guarantees = True
+
     def __init__(
         self,
         estimator: BaseEstimator,

@@ -111,6 +111,11 @@ def _check_new_classes(evaluator: Any, training: Training, what: Learner) -> Non
             f"y has {abbreviate(new)}, which the detector does not know. Leave these rows out, or let it "
             "learn: what='both'."
         )
+    if len(new) and evaluator.search_.apart is not None:
+        raise ValueError(
+            f"y has {abbreviate(new)}, which the detector does not know. Of these, chosen rows would "
+            "calibrate, and nothing can be guaranteed: leave them out, or fit anew."
+        )
     counts = np.array([np.sum(training.y == label) for label in new])
     if len(few := new[counts < (least := max(2, len(evaluator.detectors_)))]):
         raise ValueError(

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from transcendent.errors import CalibrationWarning
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent.errors import CalibrationError, CalibrationWarning
 from transcendent.judging.merging import Merging
 from transcendent.judging.pvalues import Bags, Form, check_form, credibility_and_confidence
 from transcendent.thresholds.base import Search, SearchResult
+from transcendent.thresholds.guaranteed import drawn_apart
 
 CalibrationLabel = Literal["predicted", "true"]
 
@@ -70,6 +71,8 @@ class Calibration:
         Which label's p-value stands for a calibration object when thresholds are searched.
     merging : Merging or None
         How the members are merged.
+    apart : int or None
+        Seed of the draw of the objects that are in no bag, and only test thresholds; of none if None.
     """
 
     classes: AnyArray
@@ -79,6 +82,7 @@ class Calibration:
     form: Form = "paper"
     label: CalibrationLabel = "predicted"
     merging: Merging | None = None
+    apart: int | None = None
 
     def __post_init__(self) -> None:
         check_form(self.form)
@@ -90,8 +94,8 @@ class Calibration:
 
     @property
     def counts(self) -> IntArray:
-        """Number of calibration objects of each class."""
-        return np.bincount(self.actual, minlength=len(self.classes))
+        """Number of calibration objects of each class in the bags."""
+        return np.bincount(self.actual[self._bagged], minlength=len(self.classes))
 
     @property
     def answer_counts(self) -> IntArray:
@@ -107,23 +111,43 @@ class Calibration:
         """(n, classes) scores of the calibration objects, merged if there are members."""
         return self.scores if self.merging is None else self.merging.scores(self._own_member_p_values)
 
+    def check_bags(self, user: str) -> None:
+        """Refuse a draw that left the bag of some class without objects."""
+        if len(empty := self.classes[self.counts == 0]):
+            raise CalibrationError(
+                f"{user} compares with 30% of the calibration objects, drawn at random, and none of them has "
+                f"the label {abbreviate(empty)}: give more calibration objects of it."
+            )
+
     @cached_property
     def bags(self) -> Bags:
         """The sorted scores that new objects are compared with."""
         pooled = self.merging is not None and self.merging.bag == "all"
-        return Bags.of(self.merged, self.actual, self.classes, pooled=pooled)
+        return Bags.of(self.merged[self._bagged], self.actual[self._bagged], self.classes, pooled=pooled)
 
     @cached_property
     def p_values(self) -> FloatArray:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
-        return self.bags.left_out_p_values(self.merged, self.actual, self.form)
+        rows = self._bagged
+        p = self.bags.left_out_p_values(self.merged[rows], self.actual[rows], self.form)
+        if self.apart is None:
+            return p
+        everybody = self.bags.p_values(self.merged, self.form)
+        everybody[rows] = p
+        return everybody
+
+    @cached_property
+    def _bagged(self) -> Any:
+        """Which objects are in the bags."""
+        return slice(None) if self.apart is None else ~drawn_apart(len(self.actual), self.apart)
 
     @cached_property
     def _member_bags(self) -> list[Bags]:
         assert self.merging is not None
         members = enumerate(np.moveaxis(self.scores, -1, 0))
         pools = self.merging.pools
-        return [Bags.of(own, self.actual, self.classes, pooled=pools(m)) for m, own in members]
+        rows = self._bagged
+        return [Bags.of(own[rows], self.actual[rows], self.classes, pooled=pools(m)) for m, own in members]
 
     def member_p_values(self, scores: FloatArray) -> FloatArray:
         """Return (n, classes, members) p-values; each object counts as a member of its bag."""
@@ -138,8 +162,9 @@ class Calibration:
         divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
         can be a few steps too high: one for each calibration object that its true p-value ranks elsewhere.
         """
-        p, own = self.member_p_values(self.scores), (np.arange(len(self.actual)), self.actual)
-        size = np.column_stack([bags.counts[self.actual] for bags in self._member_bags]) + 1
+        p, actual = self.member_p_values(self.scores), self.actual[self._bagged]
+        own = (np.arange(len(p))[self._bagged], actual)
+        size = np.column_stack([bags.counts[actual] for bags in self._member_bags]) + 1
         p[own] = (np.rint(p[own] * size) - 1) / size
         return p
 
@@ -205,9 +230,10 @@ def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> N
     if never:
         names = ", ".join(map(repr, never[:5])) + (" …" if len(never) > 5 else "")
         whose = " of some fold" if len(calibrations) > 1 else ""
+        verb = "accepts" if calibrations[0].apart is None else "rejects"
         warnings.warn(
             f"no calibration object{whose} was predicted as {names}: "
-            "there is nothing to learn a threshold from, so it accepts every such answer.",
+            f"there is nothing to learn a threshold from, so it {verb} every such answer.",
             CalibrationWarning,
             stacklevel=stacklevel,
         )

@@ -1,6 +1,7 @@
 """The judge: scores and answers in, decisions out."""
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -149,9 +150,13 @@ class ScoreEvaluator(BaseEstimator):
 
     def decide(self, scores: Any, labels: Any) -> Decisions:
         """Decide which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
+        return self.judge(*self.check(scores, labels))
+
+    def check(self, scores: Any, labels: Any) -> tuple[IntArray, FloatArray]:
+        """Return answers as positions in ``classes_``, and scores like those that calibrated."""
         check_is_fitted(self)
         codes = encode_labels(labels, self.classes_, "labels")
-        return self.judge(codes, self._check_like_calibration(scores, len(codes)))
+        return codes, self._check_like_calibration(scores, len(codes))
 
     def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
         """Decide about answers given as positions in ``classes_``."""
@@ -189,9 +194,14 @@ class ScoreEvaluator(BaseEstimator):
         """
         if not hasattr(self, "calibration_"):
             raise NotFittedError("there are no calibration objects yet: call fit first.")
-        search = resolve_search(search, len(self.classes_))
-        self.result_ = self.calibration_.search(search)
-        self.search_ = search
+        search, calibration = resolve_search(search, len(self.classes_)), self.calibration_
+        if search.apart is not None and self.calibration_label == "true":
+            raise ValueError("calibration_label='true' leaks the answers: nothing can be guaranteed with it.")
+        if search.apart != calibration.apart:
+            calibration = replace(calibration, apart=search.apart)
+            calibration.check_bags("GuaranteedSearch")
+        self.result_ = calibration.search(search)
+        self.calibration_, self.search_ = calibration, search
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -28,13 +28,16 @@ class Figure:
     narrow: str
 
 
-def draw_figures(f: Findings) -> list[Figure]:
-    """Rejectors over time, and last the error of the kept at every coverage."""
-    planned = [*_over_time(f), _risk(f)]
-    return [
-        Figure(name, title, caption, *_drawn(display, name, height))
-        for name, title, caption, display, height in planned
-    ]
+def draw_figures(f: Findings) -> dict[str, list[Figure]]:
+    """Rejectors over time, the error of the kept at every coverage, and evidence of drift if there is any."""
+    planned = {"over_time": _over_time(f), "risk": [_risk(f)], "evidence": _evidence(f)}
+    return {
+        section: [
+            Figure(name, title, caption, *_drawn(display, name, height))
+            for name, title, caption, display, height in some
+        ]
+        for section, some in planned.items()
+    }
 
 
 def _over_time(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
@@ -53,6 +56,22 @@ def _risk(f: Findings) -> tuple[str, str, str, Display, float]:
     labels = [plain(name, 18) for name in rejector_names(f)[: len(f.risk.rejectors)]]
     display = replace(f.risk, rejectors=tuple(f" {n}" if n.startswith("_") else n for n in labels))
     return "risk", "Risk and coverage", _risk_caption(f), display, 2.8
+
+
+def _evidence(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
+    if f.evidence is None:
+        return
+    names = dict(zip((r.name for r in f.rejectors), rejector_names(f), strict=True))
+    display = replace(
+        f.evidence,
+        rejectors=tuple(plain(names[name], 18) for name in f.evidence.rejectors),
+        periods=tuple(plain(period, _LONGEST_LABEL) for period in f.evidence.periods),
+    )
+    caption = (
+        f"Evidence that objects are not like those of calibration, after each {f.unit}: what one unit of "
+        "capital has become by betting against it. What is far above the alarm is drawn at the top."
+    )
+    yield "evidence", "Evidence of drift", caption, display, 2.8
 
 
 def _over_time_caption(f: Findings, over_time: OverTime, name: str) -> str:

@@ -8,8 +8,10 @@ import numpy as np
 from scipy.stats import binom, hypergeom
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent.plots.monitoring import EvidenceDisplay
 from transcendent.plots.performance import PerformanceDisplay
 from transcendent.plots.risk_coverage import RiskCoverageDisplay
+from transcendent.temporal.auditing import Watched
 from transcendent.temporal.result import Backtest
 
 MOST_PERIODS = 160
@@ -135,6 +137,8 @@ class Findings:
     by_period: tuple[PeriodFigures, ...]
     over_time: tuple[OverTime, ...]
     risk: RiskCoverageDisplay
+    monitors: dict[str, Watched]
+    evidence: EvidenceDisplay | None
     manifest: dict[str, Any]
 
 
@@ -179,7 +183,9 @@ def find(result: Backtest) -> Findings:
         by_period=_by_period(first, counts.sum(axis=2)),
         over_time=tuple(map(_over_time, displays)),
         risk=risk,
-        manifest=result.manifest,
+        monitors=result.monitors,
+        evidence=EvidenceDisplay.from_backtest(merged) if result.monitors else None,
+        manifest={key: value for key, value in result.manifest.items() if key != "monitors"},
     )
 
 

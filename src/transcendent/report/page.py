@@ -10,7 +10,7 @@ from transcendent._utils.files import write_whole
 from transcendent.report import words
 from transcendent.report.figures import draw_figures
 from transcendent.report.findings import find
-from transcendent.report.tables import class_table, period_table, summary_table
+from transcendent.report.tables import Table, alarm_table, class_table, period_table, summary_table
 from transcendent.temporal.result import Backtest
 
 
@@ -60,9 +60,13 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
         "manifest": words.manifest(f),
         "not_drawn": words.not_drawn(f),
     }
-    tables = {"summary": summary_table(f), "by_class": class_table(f), "by_period": period_table(f)}
-    *over_time, risk = draw_figures(f)
-    page: str = environment.from_string(source).render(**said, **tables, over_time=over_time, risk=risk)
+    tables: dict[str, Table | None] = {
+        "summary": summary_table(f),
+        "by_class": class_table(f),
+        "by_period": period_table(f),
+    }
+    tables["alarms"] = alarm_table(f) if f.monitors else None
+    page: str = environment.from_string(source).render(**said, **tables, **draw_figures(f))
     return page
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from transcendent.report.findings import Counts, Findings, PeriodFigures, RejectorFigures
 from transcendent.report.words import (
@@ -96,6 +97,34 @@ def period_table(f: Findings) -> Table:
     groups = [("", 5), ("Error of", 2), (f"{_f1(f)} of", 2)]
     caption = f"What {plain(f.rejectors[0].name)} did, by {f.unit}"
     return Table("by-period", caption, columns, rows, groups, notes)
+
+
+def alarm_table(f: Findings) -> Table:
+    """When monitors raised alarms, one row per rejector."""
+    names = zip(rejector_names(f), f.rejectors, strict=True)
+    rows = [(name, _alarm_cells(f.monitors.get(rejector.name))) for name, rejector in list(names)[:MOST_ROWS]]
+    threshold = next(iter(f.monitors.values())).threshold
+    notes = [
+        "If objects are exchangeable with calibration, the chance that an alarm is ever raised is at most "
+        f"1 in {threshold:,.0f} for each kind and, if the rejector learns, from one time to the next. "
+        "No alarm does not mean no drift, and drift does not mean that answers got worse.",
+        *_notes_on_dashes(rows),
+    ]
+    columns = ["Rejector", "Unlike calibration", "More rejected than calibration explains"]
+    return Table("alarms", "First alarms, raised without labels", columns, rows, notes=notes)
+
+
+def _alarm_cells(seen: Any) -> list[Cell]:
+    if seen is None:
+        return [Cell(UNDEFINED, "the rejector is of a kind that is not monitored")] * 2
+    return [Cell(_first(seen.drift)), Cell(_first(seen.more_rejected))]
+
+
+def _first(alarms: Sequence[str]) -> str:
+    if not alarms:
+        return "no alarm"
+    again = f", and {counted(len(alarms) - 1, 'time')} more" if len(alarms) > 1 else ""
+    return f"{plain(alarms[0], 24)}{again}"
 
 
 def _summary_cells(r: RejectorFigures, f: Findings) -> list[Cell]:

@@ -1,10 +1,11 @@
-"""The error among accepted answers, from labels whose chances of being chosen are known."""
+"""What labels with known chances say about accepted answers, and what monitors saw."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from transcendent._utils.arrays import BoolArray, FloatArray, IntArray
+from transcendent._utils.text import some
 
 
 class Audit(NamedTuple):
@@ -21,6 +22,42 @@ class Audit(NamedTuple):
     error: float
     half: float
     labels: int
+
+
+class Watched(NamedTuple):
+    """What a monitor of drift saw, period by period.
+
+    Attributes
+    ----------
+    threshold : float
+        P(ever a false alarm), of each of the two kinds, is at most one over this if objects are exchangeable
+        with calibration and the rejector does not learn; if it does, from one time it learns to the next.
+    periods : tuple of str
+        The periods that had objects.
+    log_value : array of shape (periods,)
+        Logarithm of the evidence of drift after each.
+    drift, more_rejected : tuples of str
+        The periods in which an alarm was raised: that objects are not like calibration any more; that more
+        are rejected than calibration explains.
+    """
+
+    threshold: float
+    periods: tuple[str, ...]
+    log_value: FloatArray
+    drift: tuple[str, ...]
+    more_rejected: tuple[str, ...]
+
+    @classmethod
+    def of(cls, threshold: float, by_period: dict[str, list[float]]) -> "Watched":
+        """Read what a manifest says of each period: the evidence, and which alarms it raised."""
+        periods, columns = tuple(by_period), np.array(list(by_period.values()))
+        value, drift, more = columns.T
+        alarms = (tuple(np.array(periods)[raised > 0].tolist()) for raised in (drift, more))
+        return cls(threshold, periods, value, *alarms)
+
+    def __str__(self) -> str:
+        unlike, more = (some(alarms) if alarms else "none" for alarms in (self.drift, self.more_rejected))
+        return f"unlike calibration {unlike}; more rejected than calibration explains {more}"
 
 
 def drawn_in_every_period(accepted: IntArray, labelled: IntArray, drawn: IntArray) -> bool:

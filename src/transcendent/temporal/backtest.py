@@ -29,6 +29,7 @@ from transcendent._utils.provenance import describe, digest, fingerprint, plain,
 from transcendent._utils.text import some
 from transcendent.decisions import Rejector
 from transcendent.evaluators.training import what_learns
+from transcendent.monitoring.drift import can_be_monitored
 from transcendent.rejectors import Traits
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import (
@@ -53,6 +54,7 @@ class _Options(TypedDict, total=False):
     pos_label: Any
     chronological: bool
     retrain: Retraining | None
+    monitor: float | None
     class_ratio: Mapping[Any, float] | None
     allow: Collection[str]
     unlabelled: Literal["refuse", "drop"]
@@ -99,6 +101,7 @@ def backtest(
     pos_label: Any = None,
     chronological: bool = False,
     retrain: Retraining | None = None,
+    monitor: float | None = None,
     class_ratio: Mapping[Any, float] | None = None,
     allow: Collection[str] = (),
     unlabelled: Literal["refuse", "drop"] = "refuse",
@@ -131,6 +134,9 @@ def backtest(
         that do not take them are refused. By default a random part of the training rows calibrates.
     retrain : Retraining or None
         Labels a period that join the training rows, and how often to refit; None fits once.
+    monitor : float or None
+        Watch every `InductiveEvaluator` and `ScoreEvaluator` by a `DriftMonitor` with this threshold, which
+        starts anew whenever the rejector has learnt; ``monitors`` of the result says what it saw.
     class_ratio : dict or None
         The share of classes in deployment, checked if given.
     allow : collection of str
@@ -168,6 +174,8 @@ def backtest(
         raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
     if retrain is not None:
         _check_learning(named, retrain)
+    if monitor is not None:
+        _check_monitor(named, monitor)
     check_names(X)
     n_rows, rows, pointing = count_rows(y), _labelled_rows(y, unlabelled), pointing_into(X)
     X, y, split = _checked(X, y, times, train, period, rows)
@@ -187,7 +195,9 @@ def backtest(
         "unlabelled": n_rows - len(rows),
         "data": digest(X, y, split.times, split.train, split.test, rows, [] if answers is None else answers),
     }
-    run = Run(X, y, answers, rows, split, chronological, retrain, pos_label, manifest)
+    if monitor is not None:
+        manifest["monitor"] = float(monitor)
+    run = Run(X, y, answers, rows, split, chronological, retrain, monitor, pos_label, manifest)
     run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
     with pointing:  # to rows as they were given, not to those of a period
         if isinstance(random_state, Sequence | np.ndarray):
@@ -265,6 +275,13 @@ def _check_learning(rejectors: Mapping[str, Any], retrain: Retraining) -> None:
             raise ValueError(f"{name}: {error}") from None
 
 
+def _check_monitor(rejectors: Mapping[str, Any], threshold: float) -> None:
+    if not isinstance(threshold, int | float | np.number) or not threshold > 1:
+        raise ValueError(f"monitor is the threshold of its alarm, more than 1, not {threshold!r}.")
+    if not any(map(can_be_monitored, rejectors.values())):
+        raise ValueError("monitor watches an InductiveEvaluator or a ScoreEvaluator, and there is none.")
+
+
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:
     """Positions of the rows that have a label; unless they are to be dropped, the others are refused."""
     if unlabelled not in ("refuse", "drop"):
@@ -327,6 +344,7 @@ def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": {name: outcome.seconds for name, outcome in outcomes.items()},
             "labelled": {name: len(outcome.labelled.get("row", ())) for name, outcome in outcomes.items()},
+            "monitors": {name: outcome.watched for name, outcome in outcomes.items() if outcome.watched},
         },
         labelled={name: outcome.labelled for name, outcome in outcomes.items()} if run.retrain else {},
     )

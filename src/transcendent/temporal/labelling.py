@@ -1,7 +1,7 @@
 """The choice of objects to label in each period, and how often rejectors are refitted with them."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,30 +11,12 @@ from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent._utils.estimators import see_through, transform
 from transcendent.decisions import Decisions
 from transcendent.evaluators.training import Learner
+from transcendent.monitoring.plan import LabelPlan
 from transcendent.rejectors import Traits
 
 Choice = Literal["rejected", "drawn", "margin", "random"]
 
 _ENOUGH = 20
-
-
-class Chosen(NamedTuple):
-    """Objects to label, by their positions, ascending.
-
-    ``probabilities`` are their chances of having been chosen, given what the rejector had decided: 1 for
-    those that were not drawn, NaN if unknown. ``audited`` are those drawn from the accepted ones.
-    """
-
-    rows: IntArray
-    probabilities: FloatArray
-    audited: BoolArray
-
-    @classmethod
-    def of(cls, chosen: IntArray, audited: IntArray, chance: float, audit_chance: float = 1.0) -> "Chosen":
-        """Put chosen and audited objects, which had these chances, in order."""
-        rows = np.concatenate([chosen, audited])
-        order, is_audited = np.argsort(rows), np.arange(len(rows)) >= len(chosen)
-        return cls(rows[order], np.where(is_audited, audit_chance, chance)[order], is_audited[order])
 
 
 @dataclass(frozen=True)
@@ -88,13 +70,15 @@ class Retraining:
         if self.learns not in get_args(Learner):
             raise ValueError(f"learns must be one of {get_args(Learner)}, not {self.learns!r}.")
 
-    def select(self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator) -> Chosen:
+    def select(
+        self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator
+    ) -> LabelPlan:
         """Choose the objects to label."""
         n = min(self.labels, len(decisions))
         shuffled = generator.permutation(len(decisions))
         if self.choose == "random":
             chance = n / len(decisions) if self.apart == 0 else np.nan
-            return Chosen.of(self._first(n, shuffled, X), shuffled[:0], chance)
+            return LabelPlan.of(self._first(n, shuffled, X), shuffled[:0], chance)
         if self.choose == "drawn":
             return self._drawn(n, shuffled, decisions.accepted[shuffled])
         if self.choose == "margin":
@@ -107,14 +91,14 @@ class Retraining:
         audited = trusted[:n_audited]
         others = ranked[~np.isin(ranked, np.concatenate([strange, audited]))]
         strange = np.concatenate([strange, self._first(n - len(strange) - len(audited), others, X)])
-        return Chosen.of(strange, audited, 1.0, len(audited) / max(len(trusted), 1))
+        return LabelPlan.of(strange, audited, 1.0, len(audited) / max(len(trusted), 1))
 
-    def _drawn(self, n: int, shuffled: IntArray, accepted: BoolArray) -> Chosen:
+    def _drawn(self, n: int, shuffled: IntArray, accepted: BoolArray) -> LabelPlan:
         """Draw from the rejected and from the accepted objects; if one lacks objects, more from the other."""
         rejected, trusted = shuffled[~accepted], shuffled[accepted]
         n_audited = min(max(round(self.audit * n), n - len(rejected)), len(trusted))
         chances = ((n - n_audited) / max(len(rejected), 1), n_audited / max(len(trusted), 1))
-        return Chosen.of(rejected[: n - n_audited], trusted[:n_audited], *chances)
+        return LabelPlan.of(rejected[: n - n_audited], trusted[:n_audited], *chances)
 
     def _first(self, n: int, ranked: IntArray, X: Any) -> IntArray:
         """The first n in this order that are apart; if there are too few, the first of the others too."""

@@ -36,7 +36,7 @@ from transcendent.metrics.performance import (
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
-from transcendent.temporal.auditing import Audit, drawn_in_every_period, estimate_error
+from transcendent.temporal.auditing import Audit, Watched, drawn_in_every_period, estimate_error
 
 _SHOWN = {
     "rejected of": {"rejection_rate": "all", "positives_rejected": "positives"},
@@ -121,6 +121,14 @@ class Backtest:
             "objects": objects,
             "rejected": rejected,
             "rejection_rate": divide(rejected, objects),
+        }
+
+    @property
+    def monitors(self) -> dict[str, Watched]:
+        """What the monitor of each monitored rejector saw, period by period."""
+        return {
+            name: Watched.of(self.manifest["monitor"], by_period)
+            for name, by_period in self.manifest.get("monitors", {}).items()
         }
 
     def answers_of(self, rejector: str) -> Decisions:

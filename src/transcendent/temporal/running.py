@@ -15,9 +15,11 @@ from transcendent._utils.arrays import AnyArray, IntArray, as_slice, take_rows
 from transcendent.decisions import Decisions
 from transcendent.errors import InfeasibleError
 from transcendent.evaluators.training import what_learns
+from transcendent.monitoring.drift import DriftMonitor, can_be_monitored
+from transcendent.monitoring.plan import LabelPlan
 from transcendent.rejectors import Traits
 from transcendent.temporal.checkpoints import read_period, write_period
-from transcendent.temporal.labelling import Chosen, Retraining, joining
+from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import TimeSplit, in_order_of_time
 from transcendent.temporal.result import tight
 
@@ -33,6 +35,7 @@ class Run:
     split: TimeSplit
     chronological: bool
     retrain: Retraining | None
+    monitor: float | None
     pos_label: Any
     manifest: dict[str, Any]
     random_state: int = 0
@@ -80,14 +83,28 @@ class Run:
         decisions: Decisions = fitted.decide(take_rows(self.X, as_slice(rows)), *answers)
         return decisions
 
+    def watch(self, fitted: Any, state: str | None) -> DriftMonitor | None:
+        """A monitor of a rejector, new or with an earlier state, if it is to and can be monitored."""
+        if self.monitor is None or not can_be_monitored(fitted):
+            return None
+        if state is not None:
+            return DriftMonitor.from_json(state, fitted)
+        return DriftMonitor.of(fitted, threshold=self.monitor, random_state=self.random_state)
+
+    def take_in(self, monitor: DriftMonitor, rows: IntArray) -> Decisions:
+        """Decide some rows by a monitor, which decides as its rejector does."""
+        X = take_rows(self.X, as_slice(rows))
+        return monitor.update(X) if self.answers is None else monitor.update_scores(X, self.answers[rows])
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rejector answered, the seconds it took, and which objects it had labelled."""
+    """What a rejector answered, the seconds it took, which objects it had labelled, what its monitor said."""
 
     answers: Decisions
     seconds: dict[str, float]
     labelled: dict[str, AnyArray]
+    watched: dict[str, Any]
 
 
 def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
@@ -95,6 +112,9 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     seconds = {"fit": 0.0, "decide": 0.0}
     fitted: Any = None
     learner: Any = None
+    monitor: DriftMonitor | None = None
+    state: str | None = None
+    watched: dict[str, Any] = {}
     labelled = known = np.empty(0, dtype=np.intp)
     since_fit: list[IntArray] = []
     parts: list[dict[str, AnyArray]] = []
@@ -108,6 +128,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
                 fitted, known, since_fit = None, labelled, []
+                state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
             part = read_period(run.checkpoints, name, i)
             if part is not None:
@@ -121,14 +142,18 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                             fitted = _fit_up_to_now(run, rejector, learner, known, since_fit, seconds)
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
-                part = _decide_period(run, fitted, rows, i, seconds)
+                    monitor = run.watch(fitted, state)
+                part = _decide_period(run, fitted, monitor, rows, i, seconds)
                 write_period(run.checkpoints, name, i, part)
             if part is not None:
                 parts.append(part)
                 since_fit.append(rows)
                 labelled = np.concatenate([labelled, part["labelled"]])
+                if "monitor" in part:
+                    state = part.pop("monitor").item()
+                    watched[periods.labels[i]] = part.pop("watched").tolist()
             progress.show(done, periods.labels[i])
-    return Outcome(_join(parts), seconds, {} if run.retrain is None else _labelled(run, parts))
+    return Outcome(_join(parts), seconds, {} if run.retrain is None else _labelled(run, parts), watched)
 
 
 def _fit_up_to_now(
@@ -150,16 +175,27 @@ def _fit_up_to_now(
 
 
 def _decide_period(
-    run: Run, fitted: Any, rows: IntArray, period: int, seconds: dict[str, float]
+    run: Run,
+    fitted: Any,
+    monitor: DriftMonitor | None,
+    rows: IntArray,
+    period: int,
+    seconds: dict[str, float],
 ) -> dict[str, AnyArray]:
     with _timed(seconds, "decide"):
-        decisions = run.decide(fitted, rows)
-    chosen = Chosen.of(rows[:0], rows[:0], 1.0)
+        decisions = run.decide(fitted, rows) if monitor is None else run.take_in(monitor, rows)
+    chosen = LabelPlan.of(rows[:0], rows[:0], 1.0)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
         chosen = run.retrain.select(fitted, take_rows(run.X, as_slice(rows)), decisions, generator)
     kept = replace(decisions, p_values=None, doubts=None)
     columns = {key: tight(column) for key, column in kept.columns().items()}
+    if monitor is not None:
+        raised = [
+            alarm is not None and alarm.at > monitor.n - len(rows)
+            for alarm in (monitor.alarm, monitor.rejections.alarm)
+        ]
+        columns |= {"monitor": np.array(monitor.to_json()), "watched": np.array([monitor.log_value, *raised])}
     return columns | {
         "labelled": rows[chosen.rows],
         "probability": chosen.probabilities,

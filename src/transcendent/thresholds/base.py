@@ -215,6 +215,11 @@ class Search(BaseEstimator, ABC):
 
     on: On
 
+    @property
+    def apart(self) -> int | None:
+        """Seed of the draw of calibration objects that are in no bag and only test; None if all are."""
+        return None
+
     def find(
         self, y: Any, labels: Any, credibility: Any, confidence: Any = None, *, classes: Any = None
     ) -> SearchResult:
@@ -331,3 +336,12 @@ def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
     if lowest < 0 or highest > 1:
         raise ValueError("credibility and confidence lie between 0 and 1; these values do not.")
     return values
+
+
+def check_promises_nothing(search: Any, rejector: Any) -> None:
+    """Refuse a search whose thresholds are proven, for a rejector whose decisions the proof is not about."""
+    if getattr(search, "apart", None) is not None:
+        raise ValueError(
+            f"{type(search).__name__} proves what one detector and calibration objects it has not seen "
+            f"decide: take InductiveEvaluator or ScoreEvaluator alone, not {type(rejector).__name__}."
+        )

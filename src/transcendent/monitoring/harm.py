@@ -1,0 +1,270 @@
+"""The error among accepted answers, from a random audit, with an alarm when it exceeds what was promised.
+
+An error is a coin that falls on its face with a chance nobody knows. For each number λ the capital
+exp(λ · wrong) / (1 + m (exp λ − 1))^labels cannot be expected to grow if the mean chance is m. This holds
+however the chance changes from batch to batch, since the logarithm is concave, and for draws without
+replacement, which vary less than others. The mean of such capitals reaches c with probability at most 1 / c,
+ever: the values m for which it stays below 1 / delta are the interval.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.isotonic import IsotonicRegression
+
+from transcendent._utils.arrays import FloatArray, check_shares, encode_labels, missing_rows
+from transcendent.decisions import Decisions
+from transcendent.monitoring.alarms import Alarm
+from transcendent.monitoring.drift import judge_of
+from transcendent.monitoring.history import History
+from transcendent.monitoring.state import check_counts, reading
+
+FORMAT = 1
+_BETS = np.geomspace(0.02, 6.0, 24)
+_SMALL_BETS = np.geomspace(0.005, 0.95, 24)
+_PENALTIES = -np.log1p(-_SMALL_BETS) - _SMALL_BETS
+
+
+class KeptError(NamedTuple):
+    """What an audit says about the error among accepted answers.
+
+    Attributes
+    ----------
+    error : float
+        The estimate.
+    low, high : float
+        With probability 1 - delta the mean error among accepted answers lies between them, at all times.
+    labels : int
+        Number of audited answers.
+    """
+
+    error: float
+    low: float
+    high: float
+    labels: int
+
+
+@dataclass
+class HarmMonitor:
+    """Watches the error among accepted answers by a random audit of them.
+
+    Batches of accepted answers, such as those of a day, are audited one after the other: some of each, drawn
+    at random and labelled. Labels of rejected objects, or of any that were chosen otherwise, say nothing
+    about accepted answers and must not be given.
+
+    If the chance of an error never exceeds ``promised``, P(ever an alarm) ≤ ``delta``. The interval is for
+    the mean error of the batches, each weighted by its number of audited answers.
+
+    Parameters
+    ----------
+    promised : float
+        The largest error among accepted answers that is no harm.
+    delta : float
+        Chance of ever a false alarm, and of an interval that ever fails.
+
+    Attributes
+    ----------
+    labels, wrong, batches : int
+        Number of audited answers so far, of the wrong ones, and of batches.
+    alarm : Alarm or None
+        The first alarm; ``at`` counts audited answers.
+    log_value : float
+        Logarithm of the evidence of harm.
+    log_starts, adjusted, spread : list of float and floats
+        What the bets need to go on.
+    history : History
+        `kept_error` after each batch, at most some hundred points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from transcendent.monitoring import HarmMonitor
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = HarmMonitor(promised=0.02)
+    >>> for day in range(60):
+    ...     monitor.update(rng.random(16) < 0.01)
+    >>> monitor
+    HarmMonitor: 960 audited answers in 60 batches, no alarm
+      1.15% of accepted answers wrong, 0.30% to 2.71% (with probability 0.95 at all times)
+      promised: at most 2.00%; evidence of harm e^-1.4, alarm at e^3.0
+    >>> for day in range(60):
+    ...     monitor.update(rng.random(16) < 0.1)
+    >>> monitor.alarm.at
+    1024
+    """
+
+    promised: float
+    delta: float = 0.05
+    labels: int = 0
+    wrong: int = 0
+    batches: int = 0
+    alarm: Alarm | None = None
+    log_starts: list[float] = field(default_factory=list)
+    log_value: float = 0.0
+    adjusted: float = 0.0
+    spread: float = 0.0
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        check_shares(promised=self.promised, delta=self.delta)
+        self.promised, self.delta = float(self.promised), float(self.delta)
+
+    def update(self, wrong: Any, *, doubt: Any = None, all_doubt: Any = None) -> None:
+        """Take in a batch: which of the audited answers are wrong.
+
+        Parameters
+        ----------
+        wrong : bool array of shape (audited,)
+            Whether each audited answer is wrong.
+        doubt, all_doubt : arrays of shape (audited,) and (accepted,), or None
+            Estimates of the chance of an error, such as `expected_errors` gives, of the audited answers and
+            of all accepted ones of the batch. Where they are good the interval becomes narrower; where they
+            are not, it stays valid.
+        """
+        errors = _as_bools(wrong)
+        if len(errors) == 0:
+            return
+        self._adjust(errors, doubt, all_doubt)
+        before = self._log_capitals()
+        self.labels, self.wrong = self.labels + len(errors), self.wrong + int(errors.sum())
+        self.batches += 1
+        self._bet(before, self._log_capitals())
+        now = {name: np.array([value]) for name, value in self.kept_error._asdict().items()}
+        self.history.update(**now)
+
+    @property
+    def kept_error(self) -> KeptError:
+        """The error among accepted answers so far, with its interval."""
+        if self.labels == 0:
+            return KeptError(math.nan, 0.0, 1.0, 0)
+        limit = -math.log(self.delta)
+        best = min(max(self.adjusted / self.labels, 0.0), 1.0)
+        share = self.wrong / self.labels
+        inside = min((best, share), key=self._log_interval_capital)
+        if self._log_interval_capital(inside) > limit:  # nothing explains it: rare, unless the draw was none
+            return KeptError(best, inside, inside, self.labels)
+        low, high = 0.0, 1.0
+        if self._log_interval_capital(0.0) > limit:
+            low = float(brentq(lambda m: self._log_interval_capital(m) - limit, 0.0, inside))
+        if self._log_interval_capital(1.0) > limit:
+            high = float(brentq(lambda m: self._log_interval_capital(m) - limit, inside, 1.0))
+        return KeptError(best, low, high, self.labels)
+
+    def _log_capitals(self) -> FloatArray:
+        """Logarithm of the capital of each bet that there are more errors than promised."""
+        return np.asarray(_BETS * self.wrong - self.labels * np.log1p(self.promised * np.expm1(_BETS)))
+
+    def _bet(self, before: FloatArray, after: FloatArray) -> None:
+        """Split capital over all batches that harm could begin at, as a drift monitor does over objects."""
+        t = self.batches
+        starts = -before - math.log(t * (t + 1))
+        if self.log_starts:
+            starts = np.logaddexp(self.log_starts, starts)
+        self.log_starts = starts.tolist()
+        running = float(np.logaddexp.reduce(after + starts)) - math.log(len(_BETS))
+        self.log_value = float(np.logaddexp(running, -math.log(t + 1)))
+        if self.alarm is None and self.log_value >= -math.log(self.delta):
+            self.alarm = Alarm(self.labels, self.log_value)
+
+    def _adjust(self, errors: FloatArray, doubt: Any, all_doubt: Any) -> None:
+        """Take the luck of the draw, as far as doubt shows it, out of the errors."""
+        if (doubt is None) != (all_doubt is None):
+            raise ValueError("doubt of the audited answers helps only beside that of all: give both or none.")
+        own, everybody = _as_shares(doubt, len(errors)), _as_shares(all_doubt, None)
+        if doubt is not None and (len(everybody) < len(own) or own.max() > everybody.max()):
+            raise ValueError("all_doubt is of all accepted answers, the audited ones among them.")
+        mean, highest = (float(everybody.mean()), float(everybody.max())) if len(everybody) else (0.0, 0.0)
+        adjusted = errors - own + mean
+        expected = self.adjusted / self.labels if self.labels else 0.0
+        expected = min(max(expected, mean), max(mean, 1 - highest))
+        self.adjusted += float(adjusted.sum())
+        self.spread += float(((adjusted - expected) ** 2).sum())
+
+    def _log_interval_capital(self, m: float) -> float:
+        """Logarithm of the mean capital of bets that the mean error is not m, with and without adjustment."""
+        both = np.concatenate([_BETS, -_BETS])
+        with np.errstate(divide="ignore"):
+            plain = both * self.wrong - self.labels * np.log1p(m * np.expm1(both))
+        gain = _SMALL_BETS * (self.adjusted - self.labels * m)
+        adjusted = np.concatenate([gain, -gain]) - np.tile(_PENALTIES, 2) * self.spread
+        return float(np.logaddexp.reduce(np.concatenate([plain, adjusted]))) - math.log(4 * len(_BETS))
+
+    def to_json(self) -> str:
+        """Return the whole state as text."""
+        alarm = None if self.alarm is None else list(self.alarm)
+        state = {"kind": "HarmMonitor", "format": FORMAT, **asdict(self), "alarm": alarm}
+        return json.dumps(state, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the monitor that had this state."""
+        with reading(text, "HarmMonitor", FORMAT) as state:
+            kept = {key: value for key, value in state.items() if key not in ("kind", "format")}
+            alarm = None if kept["alarm"] is None else Alarm(*kept["alarm"])
+            labels, wrong = kept["labels"], kept["wrong"]
+            check_counts(labels=labels, wrong=wrong, right=labels - wrong, batches=kept["batches"])
+            return cls(**kept | {"alarm": alarm, "history": History(**kept["history"])})
+
+    def __repr__(self) -> str:
+        alarm = "no alarm" if self.alarm is None else f"ALARM at label {self.alarm.at:,}"
+        error, low, high, _ = self.kept_error
+        known = "nothing known yet"
+        if self.labels:
+            known = f"{error:.2%} of accepted answers wrong, {low:.2%} to {high:.2%}"
+        return (
+            f"HarmMonitor: {self.labels:,} audited answers in {self.batches:,} batches, {alarm}\n"
+            f"  {known} (with probability {1 - self.delta:.3g} at all times)\n"
+            f"  promised: at most {self.promised:.2%}; evidence of harm e^{self.log_value:.1f}, alarm at "
+            f"e^{-math.log(self.delta):.1f}"
+        )
+
+
+def expected_errors(rejector: Any, decisions: Decisions) -> FloatArray:
+    """Estimate the chance that each answer is wrong, from the calibration objects of its class.
+
+    The share of errors is taken to fall with credibility. Under drift the estimates are wrong, which does not
+    harm what they are used for.
+
+    Parameters
+    ----------
+    rejector : InductiveEvaluator or ScoreEvaluator
+        The rejector.
+    decisions : Decisions
+        What it decided.
+    """
+    calibration = judge_of(rejector).calibration_
+    encode_labels(decisions.labels, calibration.classes, "labels")
+    credibility = calibration.credibility_and_confidence()[0]
+    out = np.empty(len(decisions))
+    for c, label in enumerate(calibration.classes):
+        rows = (calibration.predicted == c) & ~np.isnan(credibility)
+        asked = decisions.labels == label
+        if not rows.any():
+            out[asked] = np.mean(calibration.predicted != calibration.actual)
+            continue
+        model = IsotonicRegression(increasing=False, out_of_bounds="clip", y_min=0.0, y_max=1.0)
+        model.fit(credibility[rows], calibration.actual[rows] != c)
+        out[asked] = model.predict(decisions.credibility[asked]) if asked.any() else 0.0
+    return out
+
+
+def _as_bools(wrong: Any) -> FloatArray:
+    array = np.asarray(wrong)
+    if array.ndim != 1 or len(missing_rows(array)) or not np.isin(array, (0, 1)).all():
+        raise ValueError("wrong says of each audited answer whether it is wrong: an array of True and False.")
+    return array.astype(np.float64)
+
+
+def _as_shares(doubt: Any, n: int | None) -> FloatArray:
+    if doubt is None:
+        return np.zeros(0 if n is None else n)
+    array = np.asarray(doubt, dtype=np.float64)
+    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all() or (n is not None and len(array) != n):
+        raise ValueError(
+            "doubt and all_doubt are chances from 0 to 1, one for each audited or accepted answer."
+        )
+    return array

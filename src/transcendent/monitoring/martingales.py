@@ -1,0 +1,134 @@
+"""Bets against uniform p-values: capital grows where objects stop being like calibration.
+
+Under independent uniform p-values each capital is a martingale that starts at 1, so that it reaches c with
+probability at most 1/c, ever (Ville). All arithmetic goes object by object, so that the size of batches
+does not change a bit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import gammainc, gammaln, hyp1f1
+
+from transcendent._utils.arrays import FloatArray
+
+Betting = Literal["jumper", "mixture"]
+
+HUNDRED = 100
+_JUMP = 0.1
+_EPSILONS = np.array([[-1], [-0.5], [0], [0.5], [1]])
+_SMALLEST = 2.0**-60
+_UNDERFLOW = 1e-280
+
+
+@dataclass
+class Martingale(ABC):
+    """The capital of a way to bet, as its logarithm."""
+
+    log_value: float = 0.0
+
+    @abstractmethod
+    def update(self, p: FloatArray) -> FloatArray:
+        """Bet on p-values, one after the other; return the logarithm of the capital after each."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as plain numbers."""
+        state = asdict(self)
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in state.items()
+        }
+
+
+@dataclass
+class Jumper(Martingale):
+    """Bets that p-values are low, high or neither, and may change its mind at every hundredth object.
+
+    The simple jumper of Vovk and others: factors 1 + ε (p − ½), here with ε in {−1, −½, 0, ½, 1}, since a
+    whole bet on a small change loses. It forgets, so that it finds changes that come and go.
+
+    Attributes
+    ----------
+    n : int
+        Number of p-values so far.
+    log_base : float
+        Logarithm of the capital when it last could change its mind.
+    shares, gains : arrays of shape (5,)
+        How much of that was put on each ε, and what this has gained since, as a logarithm.
+    """
+
+    n: int = 0
+    log_base: float = 0.0
+    shares: FloatArray = field(default_factory=lambda: np.full(5, 0.2))
+    gains: FloatArray = field(default_factory=lambda: np.zeros(5))
+
+    def __post_init__(self) -> None:
+        self.shares, self.gains = np.array(self.shares), np.array(self.gains)
+
+    def update(self, p: FloatArray) -> FloatArray:
+        """Bet on p-values, one after the other; return the logarithm of the capital after each."""
+        values = np.empty(len(p))
+        for rows in hundreds(self.n, len(p)):
+            values[rows] = self._update_block(p[rows])
+        return values
+
+    def _update_block(self, p: FloatArray) -> FloatArray:
+        """Bet on p-values up to the next hundredth object, or fewer."""
+        steps = np.log1p(_EPSILONS * (p - 0.5))
+        gains = np.cumsum(np.column_stack([self.gains, steps]), axis=1)[:, 1:]
+        capital = np.exp(gains) * self.shares[:, None]
+        total = capital.sum(axis=0)
+        values: FloatArray = self.log_base + np.log(total)
+        self.n, self.gains, self.log_value = self.n + len(p), gains[:, -1], float(values[-1])
+        if self.n % HUNDRED == 0:
+            self.shares = capital[:, -1] / total[-1] * (1 - _JUMP) + _JUMP / 5
+            self.gains, self.log_base = np.zeros(5), self.log_value
+        return values
+
+
+@dataclass
+class Mixture(Martingale):
+    """Bets that p-values are low: the mean of all powers ε p^(ε − 1) with ε from 0 to 1.
+
+    It depends on the number of p-values and the sum of their logarithms alone.
+    """
+
+    n: int = 0
+    surprise: float = 0.0
+
+    def update(self, p: FloatArray) -> FloatArray:
+        """Bet on p-values, one after the other; return the logarithm of the capital after each."""
+        steps = -np.log(np.maximum(p, _SMALLEST))
+        surprise = np.cumsum(np.concatenate([[self.surprise], steps]))[1:]
+        values = _log_mixture(self.n + np.arange(1.0, len(p) + 1), surprise)
+        if len(p):
+            self.n, self.surprise, self.log_value = self.n + len(p), float(surprise[-1]), float(values[-1])
+        return values
+
+
+MARTINGALES: dict[str, type[Martingale]] = {"jumper": Jumper, "mixture": Mixture}
+
+
+def hundreds(before: int, n: int) -> Iterator[slice]:
+    """Yield slices of n objects that end where the number of all, with those before, is a multiple of 100."""
+    start = 0
+    while start < n:
+        stop = min(n, start + HUNDRED - (before + start) % HUNDRED)
+        yield slice(start, stop)
+        start = stop
+
+
+def _log_mixture(n: FloatArray, s: FloatArray) -> FloatArray:
+    """Logarithm of the integral of ε^n e^((1−ε) s) over ε from 0 to 1.
+
+    Where the incomplete gamma function, which gives it, is too small for a number, so is s beside n, and
+    1F1(1, n + 2, s) / (n + 1) is exact.
+    """
+    gamma = gammainc(n + 1, s)
+    small = gamma < _UNDERFLOW
+    with np.errstate(divide="ignore"):
+        values: FloatArray = s + gammaln(n + 1) + np.log(gamma) - (n + 1) * np.log(s)
+    values[small] = np.log(hyp1f1(1.0, n[small] + 2, s[small])) - np.log(n[small] + 1)
+    return values

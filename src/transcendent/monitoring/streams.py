@@ -1,0 +1,93 @@
+"""P-values that are independent and uniform as long as objects are exchangeable with calibration."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, chunks
+
+_LEVELS = 1000
+_BLOCK = 128  # so that counts within a block fit into a byte
+_SALT = 2026  # so that ties are not broken by numbers that made the data
+_EARLIER = np.tri(_BLOCK, k=-1, dtype=bool)
+
+
+def to_levels(credibility: FloatArray) -> IntArray:
+    """Return credibility as whole numbers from 0 to 1000, so that counts of them take little memory."""
+    return np.floor(credibility * _LEVELS).astype(np.intp)
+
+
+class PValueStream(NamedTuple):
+    """Ranks every object among the calibration objects and all earlier ones with the same predicted label.
+
+    The bag grows with the stream: only then are the p-values independent. Ties are broken at random.
+
+    Attributes
+    ----------
+    counts : int array of shape (classes, levels)
+        How many objects there were of each predicted label and level; lower is stranger.
+    generator : Generator
+        Breaks ties.
+    """
+
+    counts: IntArray
+    generator: np.random.Generator
+
+    @classmethod
+    def of(cls, codes: IntArray, levels: IntArray, n_classes: int, seed: int) -> "PValueStream":
+        """Start with calibration objects: predicted labels, as positions in the classes, and levels."""
+        counts = np.zeros((n_classes, _LEVELS + 1), dtype=np.int64)
+        np.add.at(counts, (codes, levels), 1)
+        return cls(counts, np.random.default_rng([_SALT, seed]))
+
+    def update(self, codes: IntArray, levels: IntArray) -> FloatArray:
+        """Return the p-values of new objects, in order of arrival, and take them in."""
+        p, uniforms = np.empty(len(codes)), self.generator.random(len(codes))
+        for rows in chunks(len(codes), _BLOCK):
+            p[rows] = self._update_block(codes[rows], levels[rows], uniforms[rows])
+        return p
+
+    def _update_block(self, codes: IntArray, levels: IntArray, uniforms: FloatArray) -> FloatArray:
+        up_to = self.counts.cumsum(axis=1)
+        equal = self.counts[codes, levels]
+        stranger, total = up_to[codes, levels] - equal, up_to[codes, -1]
+        c, level = codes.astype(np.int32), levels.astype(np.int32)
+        earlier = _EARLIER[: len(c), : len(c)] & (c == c[:, None])
+        stranger += _count(earlier & (level < level[:, None]))
+        equal += _count(earlier & (level == level[:, None]))
+        total += _count(earlier)
+        np.add.at(self.counts, (codes, levels), 1)
+        return np.asarray((stranger + uniforms * (equal + 1)) / (total + 1))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state as plain numbers and text."""
+        state = self.generator.bit_generator.state
+        return {"counts": self.counts.tolist(), "generator": _in_text(state)}
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any], shape: tuple[int, ...]) -> "PValueStream":
+        """Return the stream that had this state, with counts of a shape."""
+        counts = np.array(state["counts"])
+        if counts.shape != shape or counts.dtype.kind != "i" or counts.min() < 0:
+            raise ValueError("this state is damaged: its counts are not those of these classes.")
+        generator = np.random.default_rng(0)
+        generator.bit_generator.state = _from_text(state["generator"])
+        return cls(counts.astype(np.int64), generator)
+
+
+def _count(which: BoolArray) -> AnyArray:
+    """Return how many are true in each row."""
+    return np.asarray(np.add.reduce(which.view(np.uint8), axis=1, dtype=np.uint8))
+
+
+def _in_text(state: Any) -> Any:
+    """Return the state with whole numbers as text: other readers of JSON would round the long ones."""
+    if isinstance(state, dict):
+        return {key: _in_text(value) for key, value in state.items()}
+    return str(state) if isinstance(state, int) else state
+
+
+def _from_text(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: value if key == "bit_generator" else _from_text(value) for key, value in state.items()}
+    return int(state)

@@ -1,0 +1,218 @@
+"""Thresholds with a guarantee."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+
+from transcendent import (
+    CrossConformalEvaluator,
+    ExactSearch,
+    GuaranteedSearch,
+    InductiveEvaluator,
+    RejectionBudget,
+    ScoreEvaluator,
+    StreamingBudget,
+    TransductiveEvaluator,
+    load,
+    save,
+)
+from transcendent.baselines import ProbabilityThresholds
+from transcendent.errors import CalibrationError, CalibrationWarning, InfeasibleError
+from transcendent.thresholds.guaranteed import _needed, drawn_apart
+
+CLASSES = {2: [0.9, 0.1], 5: [0.6, 0.2, 0.1, 0.06, 0.04]}
+
+
+def objects(rng, n, n_classes):
+    y = rng.choice(n_classes, n, p=CLASSES[n_classes])
+    values = rng.normal(size=(n, n_classes))
+    values[np.arange(n), y] += 3
+    ranked = np.sort(values, axis=1)
+    best = np.where(values == ranked[:, -1:], ranked[:, -2:-1], ranked[:, -1:])
+    return best - values, y, values.argmax(axis=1)
+
+
+def shares(promise, y, labels, accepted):
+    """What the promise is about, of each class or once."""
+    wrong = y != labels
+    if promise == "error":
+        return [wrong[accepted].mean()]
+    if promise == "class_error":
+        return [wrong[accepted & (labels == c)].mean() for c in np.unique(labels[accepted])]
+    about = accepted & ((labels if promise == "precision" else y) == 1)
+    return [wrong[about].mean()]
+
+
+@pytest.mark.filterwarnings("ignore:nothing can be proven about answers")
+@pytest.mark.parametrize("promise", ["error", "class_error", "precision", "fnr"])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_the_promise_is_kept(promise, n_classes):
+    rng, runs, broken, proven = np.random.default_rng(0), 40, 0, 0
+    scores, y, labels = objects(rng, 20_000, n_classes)
+    search = GuaranteedSearch(0.08, delta=0.1, promise=promise, pos_label=1)
+    for _ in range(runs):
+        try:
+            judge = ScoreEvaluator(search=search).fit(*objects(rng, 3000, n_classes))
+        except InfeasibleError:
+            continue
+        proven += 1
+        broken += max(shares(promise, y, labels, judge.decide(scores, labels).accepted)) > 0.08
+    assert proven > runs / 2
+    assert broken <= binom.ppf(0.9999, runs, 0.1)
+
+
+def test_each_step_is_an_exact_test():
+    judge = ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(*objects(np.random.default_rng(1), 4000, 2))
+    result, calibration = judge.result_, judge.calibration_
+    (path,) = result.proofs
+    tested = drawn_apart(4000, 0)
+    credibility = calibration.credibility_and_confidence()[0]
+    for thresholds, answers, wrong, p in zip(*path, strict=True):
+        kept = tested & (credibility >= thresholds[calibration.predicted])
+        assert (answers, wrong) == (kept.sum(), np.sum(kept & (calibration.actual != calibration.predicted)))
+        assert p == pytest.approx(binom.cdf(wrong, answers, 0.01))
+    assert np.all(path.p_values[:-1] <= 0.05)
+    assert np.array_equal(judge.thresholds_, path.thresholds[-2])
+    assert np.all(np.diff(path.thresholds, axis=0) <= 0)  # strictest first
+
+
+def test_tested_objects_are_in_no_bag_and_new_ones_are_judged_alike():
+    scores, y, labels = objects(np.random.default_rng(2), 2000, 2)
+    judge = ScoreEvaluator(search=GuaranteedSearch(0.05)).fit(scores, y, labels)
+    tested = drawn_apart(2000, 0)
+    assert judge.calibration_.bags.counts.tolist() == np.bincount(y[~tested]).tolist()
+    own = judge.calibration_.p_values[tested]
+    assert np.array_equal(own, judge.predict_p(scores[tested]))
+    everybody = judge.rethreshold(ExactSearch("f1")).calibration_
+    assert everybody.apart is None
+    assert everybody.bags.counts.sum() == 2000
+
+
+def test_members_are_merged_by_the_bags_alone():
+    scores, y, labels = objects(np.random.default_rng(3), 2000, 2)
+    both = np.stack([scores, scores**3], axis=-1)
+    judge = ScoreEvaluator(search=GuaranteedSearch(0.05), bag="all").fit(both, y, labels)
+    tested = drawn_apart(2000, 0)
+    assert np.array_equal(judge.calibration_.p_values[tested], judge.predict_p(both[tested]))
+
+
+@pytest.mark.filterwarnings("ignore:few calibration objects")
+def test_what_cannot_be_proven_is_refused_with_what_it_takes():
+    def few(search):
+        return ScoreEvaluator(search=search).fit(*objects(np.random.default_rng(4), 600, 2))
+
+    with pytest.raises(
+        InfeasibleError, match=r"error of accepted answers to 0.005 .* about [\d,]+ calibration"
+    ):
+        few(GuaranteedSearch(0.005))
+    with pytest.raises(InfeasibleError, match="Even without an error 299,572 tested objects"):
+        few(GuaranteedSearch(1e-5))
+    with pytest.warns(
+        CalibrationWarning, match=r"nothing can be proven about answers \[1\]: all are rejected"
+    ):
+        rare = few(GuaranteedSearch(0.03, promise="class_error"))
+    assert rare.thresholds_[0] <= 1
+    assert rare.thresholds_[1] == 2  # 60 objects prove nothing
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.003, 0.009])
+def test_the_number_needed_is_the_smallest(rate):
+    needed = _needed(rate, 0.01, 0.05)
+    assert binom.cdf(np.floor(rate * needed), needed, 0.01) <= 0.05
+    assert _needed(0.01, 0.01, 0.05) is None
+
+
+def test_only_what_is_proven_is_promised():
+    X, y = make_classification(800, random_state=0)
+    for other in (CrossConformalEvaluator, TransductiveEvaluator):
+        with pytest.raises(ValueError, match=f"not {other.__name__}"):
+            other(LogisticRegression(), search=GuaranteedSearch(), verbose=False).fit(X, y)
+    for other in (RejectionBudget, StreamingBudget):
+        ice = InductiveEvaluator(LogisticRegression(), search=GuaranteedSearch(0.3), verbose=False)
+        with pytest.raises(ValueError, match=f"not {other.__name__}"):
+            other(ice, rate=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="not ProbabilityThresholds"):
+        ProbabilityThresholds(LogisticRegression(), search=GuaranteedSearch(0.3)).fit(X, y)
+    with pytest.raises(ValueError, match="leaks"):
+        InductiveEvaluator(LogisticRegression(), search=GuaranteedSearch(), calibration_label="true").fit(
+            X, y
+        )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"error": 0}, "error is a share"),
+        ({"delta": 1}, "delta is a share"),
+        ({"promise": "f1"}, "promise is one"),
+        ({"error": "much"}, "error is a share"),
+        ({"random_state": None}, "random_state is a whole number"),
+    ],
+)
+def test_bad_settings_are_refused(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        GuaranteedSearch(**wrong).find([0, 1], [0, 1], [0.5, 0.5])
+    if "promise" in wrong:
+        with pytest.raises(ValueError, match="needs a pos_label"):
+            GuaranteedSearch(promise="fnr").find([0, 1, 2], [0, 1, 2], [0.5, 0.5, 0.5])
+
+
+def test_a_class_that_was_never_answered_is_rejected():
+    rng = np.random.default_rng(5)
+    scores, y, labels = objects(rng, 4000, 5)
+    labels[labels == 4] = 0
+    with pytest.warns(CalibrationWarning, match="predicted as 4.* rejects every"):
+        judge = ScoreEvaluator(search=GuaranteedSearch(0.2)).fit(scores, y, labels)
+    assert judge.thresholds_[4] == 2
+    assert not judge.decide(scores[:1], [4]).accepted[0]
+
+
+def test_a_class_without_objects_in_the_bags_is_named():
+    scores, y, labels = objects(np.random.default_rng(6), 300, 2)
+    y[y == 1], y[0] = 0, 1
+    with pytest.raises(CalibrationError, match=r"30% of the calibration objects.* has the label \[1\]"):
+        ScoreEvaluator(search=GuaranteedSearch(0.3, random_state=_seed_that_tests_the_first())).fit(
+            scores, y, labels
+        )
+
+
+def _seed_that_tests_the_first():
+    return next(seed for seed in range(20) if drawn_apart(300, seed)[0])
+
+
+def test_chosen_rows_of_a_new_class_promise_nothing():
+    X, y = make_classification(3000, n_informative=8, random_state=0)
+    ice = InductiveEvaluator(
+        LogisticRegression(), search=GuaranteedSearch(0.3), random_state=0, verbose=False
+    ).fit(X[:2000], y[:2000])
+    labels = y.copy()
+    labels[2000:] = 7
+    with pytest.raises(ValueError, match="nothing can be guaranteed"):
+        ice.learn(X, labels, what="both")
+
+
+@pytest.mark.filterwarnings("ignore:few calibration objects")
+def test_a_class_that_is_rejected_as_a_whole_is_saved(tmp_path):
+    X, y = make_classification(4000, n_informative=8, weights=[0.97], random_state=0)
+    search = GuaranteedSearch(0.1, promise="class_error")
+    ice = InductiveEvaluator(LogisticRegression(), search=search, random_state=0, verbose=False)
+    with pytest.warns(CalibrationWarning, match="nothing can be proven"):
+        ice.fit(X, y)
+    save(ice, tmp_path / "ice.tr")
+    assert load(tmp_path / "ice.tr").decide(X).accepted[ice.predict(X) == 1].sum() == 0
+
+
+def test_round_trip(tmp_path):
+    X, y = make_classification(3000, flip_y=0.02, random_state=0)
+    ice = InductiveEvaluator(
+        LogisticRegression(), search=GuaranteedSearch(0.1), random_state=0, verbose=False
+    )
+    ice.fit(X[:2000], y[:2000])
+    save(ice, tmp_path / "ice.tr")
+    again, before = load(tmp_path / "ice.tr").decide(X[2000:]), ice.decide(X[2000:])
+    assert np.array_equal(again.credibility, before.credibility)
+    assert np.array_equal(again.accepted, before.accepted)
+    assert repr(load(tmp_path / "ice.tr").result_) == repr(ice.result_)
+    assert "error of accepted answers at most 0.1 with probability 0.95" in repr(ice.result_)
