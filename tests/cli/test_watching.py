@@ -28,8 +28,8 @@ def here(tmp_path, monkeypatch):
     rows = pd.DataFrame(X).add_prefix("f")
     ice = InductiveEvaluator(LogisticRegression(), random_state=0, verbose=False).fit(rows[:2000], y[:2000])
     save(ice, "gate")
-    days = np.datetime64("2024-01-01") + np.arange(2000) // 20
-    rows[2000:].assign(seen=days).to_csv("all.csv", index=False)
+    minutes = np.datetime64("2024-01-01T00:00") + np.arange(2000)
+    rows[2000:].assign(seen=minutes).to_csv("all.csv", index=False)
     return ice, rows[2000:]
 
 
@@ -55,7 +55,8 @@ def test_times_order_the_objects(here):
         state = f"{len(values)}.json"
         values.append(json.loads(run(f"monitor gate {name}.csv --state {state} {options} --json").stdout))
     assert values[0]["objects"] == values[1]["objects"] == 2000
-    assert values[0]["log_value"] != values[2]["log_value"]
+    assert values[0]["log_value"] == pytest.approx(values[1]["log_value"])
+    assert values[0]["log_value"] != pytest.approx(values[2]["log_value"])
 
 
 def test_an_alarm_and_a_picture(here):
@@ -68,14 +69,11 @@ def test_an_alarm_and_a_picture(here):
     assert Path("m.svg").read_text().startswith("<?xml")
 
 
-def test_what_cannot_be_monitored(here, tmp_path):
+def test_what_cannot_be_monitored(here):
     X, y = make_classification(300, random_state=0)
     save(CrossConformalEvaluator(LogisticRegression(), cv=3, verbose=False).fit(X, y), "cce")
     pd.DataFrame(X).add_prefix("f").to_csv("rows.csv", index=False)
     assert "not CrossConformalEvaluator" in run("monitor cce rows.csv --state m.json", code=4).stderr
-    (tmp_path / "m.json").write_text("{}")
-    assert "not the state" in run("monitor gate all.csv --state m.json", code=4).stderr
-    assert "would overwrite" in run("monitor gate all.csv --state all.csv", code=2).stderr
 
 
 def test_what_fails_leaves_the_state_as_it_was(here):

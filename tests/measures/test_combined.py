@@ -97,6 +97,8 @@ def test_p_values_follow_the_definition(old, new, bag):
     )
     found = calibration.bags.p_values(calibration.merge(new))
     np.testing.assert_array_equal(found, naive(calibration, new, calibration.merging))
+    codes = np.arange(14) // 3 % 2
+    np.testing.assert_array_equal(calibration.credibility(codes, new), found[np.arange(14), codes])
 
 
 @settings(max_examples=60)

@@ -464,3 +464,5 @@ def test_alarms_are_on_the_page_if_monitors_watched():
     assert "2024-08" in said
     assert "at most 1 in 100" in said
     assert "Alarms without labels" not in render_report(backtest(ice, X, y, times, **given))
+    with pytest.raises(ValueError, match=r"not RepeatedBacktest; .* repeated.results\[seed\]"):
+        render_report(backtest({"other": ice["other"]}, X, y, times, **given, random_state=[0, 1]))

@@ -154,6 +154,19 @@ class Calibration:
         tables = enumerate(self._member_bags)
         return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
 
+    def credibility(self, codes: IntArray, scores: FloatArray) -> FloatArray:
+        """Return the p-values of new objects' scores for one label each, given as positions."""
+        out = np.empty(len(codes))
+        for c in range(len(self.classes)):
+            own = np.flatnonzero(codes == c)
+            merged = scores[own, c]
+            if self.merging is not None:
+                bags = enumerate(self._member_bags)
+                p = [table.p_values_of(c, merged[:, m], "plus_one") for m, table in bags]
+                merged = self.merging.scores(np.stack(p, axis=-1))
+            out[own] = self.bags.p_values_of(c, merged, self.form)
+        return out
+
     @property
     def _own_member_p_values(self) -> FloatArray:
         """(n, classes, members) p-values of the calibration objects.

@@ -145,9 +145,13 @@ class Bags:
     def p_values(self, scores: FloatArray, form: Form = "paper") -> FloatArray:
         """Return the (n, classes) p-values of new objects' (n, classes) scores."""
         out = np.empty(scores.shape)
-        for c, bag in enumerate(self.scores):
-            out[:, c] = _p_values_of_class(scores[:, c], bag, self._roundings[c], form)
+        for c in range(len(self.scores)):
+            out[:, c] = self.p_values_of(c, scores[:, c], form)
         return out
+
+    def p_values_of(self, code: int, scores: FloatArray, form: Form = "paper") -> FloatArray:
+        """Return the p-values of new objects' scores for one class, given as its position."""
+        return _p_values_of_class(scores, self.scores[code], self._roundings[code], form)
 
     def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
         """Return (n, classes) p-values of the calibration objects, each compared with all others.

@@ -14,7 +14,6 @@ from transcendent._utils.cells import pointing_out
 from transcendent._utils.extras import extra
 from transcendent.decisions import Decisions, index_of
 from transcendent.evaluators.inductive import InductiveEvaluator
-from transcendent.judging.calibration import Calibration
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.monitoring.alarms import Alarm, JointEvidence, Rule
 from transcendent.monitoring.history import History
@@ -188,7 +187,7 @@ class DriftMonitor:
 
     def _take_in(self, codes: IntArray, scores: FloatArray) -> Decisions:
         decisions = self._judge.judge(codes, scores)
-        levels = to_levels(_credibility(self._reference, codes, scores))
+        levels = to_levels(self._reference.credibility(codes, scores))
         p = self._stream.update(codes, levels)
         values = self._evidence.update(codes, p)
         self.history.update(
@@ -333,8 +332,3 @@ def judge_of(rejector: Any) -> ScoreEvaluator:
     check_is_fitted(rejector)
     judge: ScoreEvaluator = getattr(rejector, "judges_", [rejector])[0]
     return judge
-
-
-def _credibility(reference: Calibration, codes: IntArray, scores: FloatArray) -> FloatArray:
-    p = reference.bags.p_values(reference.merge(scores))
-    return p[np.arange(len(codes)), codes]

@@ -6,7 +6,6 @@ does not change a bit.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -56,36 +55,46 @@ class Jumper(Martingale):
     log_base : float
         Logarithm of the capital when it last could change its mind.
     shares, gains : arrays of shape (5,)
-        How much of that was put on each ε, and what this has gained since, as a logarithm.
+        How much of that was put on each ε, and the factor by which this has grown since.
     """
 
     n: int = 0
     log_base: float = 0.0
     shares: FloatArray = field(default_factory=lambda: np.full(5, 0.2))
-    gains: FloatArray = field(default_factory=lambda: np.zeros(5))
+    gains: FloatArray = field(default_factory=lambda: np.ones(5))
 
     def __post_init__(self) -> None:
         self.shares, self.gains = np.array(self.shares), np.array(self.gains)
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
-        values = np.empty(len(p))
-        for rows in hundreds(self.n, len(p)):
-            values[rows] = self._update_block(p[rows])
+        if len(p) == 0:
+            return p
+        before, hundreds = self.n % HUNDRED, -(-(self.n % HUNDRED + len(p)) // HUNDRED)
+        new = slice(before, before + len(p))
+        factors = np.ones((5, hundreds * HUNDRED))
+        factors[:, new] += _EPSILONS * (p - 0.5)
+        factors[:, before] *= self.gains
+        gains = np.multiply.accumulate(factors.reshape(5, hundreds, HUNDRED), axis=2)
+        values = self._bet(gains, full=(before + len(p)) // HUNDRED).ravel()[new]
+        self.n, self.log_value = self.n + len(p), float(values[-1])
+        self.gains = gains[:, -1, -1] if self.n % HUNDRED else np.ones(5)
         return values
 
-    def _update_block(self, p: FloatArray) -> FloatArray:
-        """Bet on p-values up to the next hundredth object, or fewer."""
-        steps = np.log1p(_EPSILONS * (p - 0.5))
-        gains = np.cumsum(np.column_stack([self.gains, steps]), axis=1)[:, 1:]
-        capital = np.exp(gains) * self.shares[:, None]
-        total = capital.sum(axis=0)
-        values: FloatArray = self.log_base + np.log(total)
-        self.n, self.gains, self.log_value = self.n + len(p), gains[:, -1], float(values[-1])
-        if self.n % HUNDRED == 0:
-            self.shares = capital[:, -1] / total[-1] * (1 - _JUMP) + _JUMP / 5
-            self.gains, self.log_base = np.zeros(5), self.log_value
-        return values
+    def _bet(self, gains: FloatArray, full: int) -> FloatArray:
+        """Return the logarithm of the capital, given what each ε gains in some hundreds of objects.
+
+        After the full ones minds change.
+        """
+        shares = [self.shares]
+        for ends in gains[:, :full, -1].T:
+            capital = ends * shares[-1]
+            shares.append(capital / capital.sum() * (1 - _JUMP) + _JUMP / 5)
+        total = (gains * np.transpose(shares)[:, : gains.shape[1], None]).sum(axis=0)
+        logs = np.log(total)
+        bases = np.cumsum([self.log_base, *logs[:full, -1]])
+        self.shares, self.log_base = shares[-1], float(bases[-1])
+        return np.asarray(bases[: len(logs), None] + logs)
 
 
 @dataclass
@@ -109,15 +118,6 @@ class Mixture(Martingale):
 
 
 MARTINGALES: dict[str, type[Martingale]] = {"jumper": Jumper, "mixture": Mixture}
-
-
-def hundreds(before: int, n: int) -> Iterator[slice]:
-    """Yield slices of n objects that end where the number of all, with those before, is a multiple of 100."""
-    start = 0
-    while start < n:
-        stop = min(n, start + HUNDRED - (before + start) % HUNDRED)
-        yield slice(start, stop)
-        start = stop
 
 
 def _log_mixture(n: FloatArray, s: FloatArray) -> FloatArray:

@@ -43,21 +43,11 @@ class PValueStream(NamedTuple):
     def update(self, codes: IntArray, levels: IntArray) -> FloatArray:
         """Return the p-values of new objects, in order of arrival, and take them in."""
         p, uniforms = np.empty(len(codes)), self.generator.random(len(codes))
-        for rows in chunks(len(codes), _BLOCK):
-            p[rows] = self._update_block(codes[rows], levels[rows], uniforms[rows])
+        for code, counts in enumerate(self.counts):
+            own = np.flatnonzero(codes == code)
+            for some in (own[rows] for rows in chunks(len(own), _BLOCK)):
+                p[some] = _take_in(counts, levels[some], uniforms[some])
         return p
-
-    def _update_block(self, codes: IntArray, levels: IntArray, uniforms: FloatArray) -> FloatArray:
-        up_to = self.counts.cumsum(axis=1)
-        equal = self.counts[codes, levels]
-        stranger, total = up_to[codes, levels] - equal, up_to[codes, -1]
-        c, level = codes.astype(np.int32), levels.astype(np.int32)
-        earlier = _EARLIER[: len(c), : len(c)] & (c == c[:, None])
-        stranger += _count(earlier & (level < level[:, None]))
-        equal += _count(earlier & (level == level[:, None]))
-        total += _count(earlier)
-        np.add.at(self.counts, (codes, levels), 1)
-        return np.asarray((stranger + uniforms * (equal + 1)) / (total + 1))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain numbers and text."""
@@ -73,6 +63,17 @@ class PValueStream(NamedTuple):
         generator = np.random.default_rng(0)
         generator.bit_generator.state = _from_text(state["generator"])
         return cls(counts.astype(np.int64), generator)
+
+
+def _take_in(counts: IntArray, levels: IntArray, uniforms: FloatArray) -> FloatArray:
+    """Return the p-values of a block of objects with one label, and count them."""
+    up_to, equal = counts.cumsum(), counts[levels]
+    stranger, total = up_to[levels] - equal, up_to[-1] + np.arange(len(levels))
+    level, earlier = levels.astype(np.int16), _EARLIER[: len(levels), : len(levels)]
+    stranger += _count(earlier & (level < level[:, None]))
+    equal += _count(earlier & (level == level[:, None]))
+    np.add.at(counts, levels, 1)
+    return np.asarray((stranger + uniforms * (equal + 1)) / (total + 1))
 
 
 def _count(which: BoolArray) -> AnyArray:

@@ -39,6 +39,11 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     >>> render_report(result, title="Spam filter").splitlines()[0]
     '<!doctype html>'
     """
+    if not isinstance(result, Backtest):
+        raise ValueError(
+            f"a page is about one Backtest, not {type(result).__name__}; of several seeds give one, "
+            "repeated.results[seed]."
+        )
     jinja = extra("jinja2", "report")
     environment = jinja.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
