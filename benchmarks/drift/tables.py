@@ -59,5 +59,6 @@ def save(fig: Any, name: str) -> None:
     for ax in fig.axes:
         ax.spines[["top", "right"]].set_visible(False)
     fig.savefig(PAGE.parent / f"images/{name}.svg", metadata={"Date": None})
+    CACHE.mkdir(parents=True, exist_ok=True)
     fig.savefig(CACHE / f"{name}.png", dpi=110)
     plt.close(fig)
