@@ -61,6 +61,7 @@ _SUBPACKAGES = (
     "batch",
     "datasets",
     "errors",
+    "gate",
     "judging",
     "leave_one_out",
     "measures",

@@ -36,6 +36,29 @@ class TableRefusedError(BatchError, ValueError):
     """A table, or the folder for its decisions, cannot be used; the same call would be refused again."""
 
 
+class GateSettingsError(TranscendentError, ValueError):
+    """A setting of the gate is missing or cannot be used."""
+
+
+class GateError(TranscendentError):
+    """A gate refused a request, or cannot be reached.
+
+    ``status`` is that of the answer, 0 if there was none. ``errors`` says what is wrong with which field.
+    ``decisions`` has those about the other objects of the request, None in the places of bad ones.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        errors: list[dict[str, str]] | None = None,
+        decisions: list[dict[str, object] | None] | None = None,
+    ) -> None:
+        first = f" {errors[0]['field']}: {errors[0]['message']}" if errors else ""
+        super().__init__(f"{status}: {detail}{first}" if status else detail)
+        self.status, self.errors, self.decisions = status, errors or [], decisions
+
+
 class WorkerDiedError(TranscendentError, RuntimeError):
     """Worker processes were killed repeatedly."""
 

@@ -27,6 +27,8 @@ from transcendent.datasets import make_stream
 from transcendent.temporal import backtest
 
 COMMAND = str(Path(sys.executable).with_name("transcendent"))
+pytestmark = pytest.mark.usefixtures("tried_here")
+
 TOML = """
 [data]
 file = "objects.parquet"
@@ -104,7 +106,7 @@ def folder(tmp_path_factory, stream):
     )
     frame.to_parquet(folder / "objects.parquet")
     (folder / "experiment.toml").write_text(TOML)
-    run_process("fit", "experiment.toml", "--rejector", "ICE", "--out", "ice.transcendent", cwd=folder)
+    run("fit", "experiment.toml", "--rejector", "ICE", "--out", "ice.transcendent", cwd=folder)
     return folder
 
 
@@ -125,7 +127,7 @@ def keys(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def finished(folder):
-    run_process("backtest", "experiment.toml", "-o", "finished", cwd=folder)
+    run("backtest", "experiment.toml", "-o", "finished", cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -196,9 +198,7 @@ class TestFit:
 
 class TestDecide:
     def test_parquet_out(self, folder, tmp_path):
-        done = run_process(
-            "decide", "ice.transcendent", "objects.parquet", "-o", tmp_path / "d.parquet", cwd=folder
-        )
+        done = run("decide", "ice.transcendent", "objects.parquet", "-o", tmp_path / "d.parquet", cwd=folder)
         assert re.match(r"2,400 objects: [\d,]+ accepted", done.stdout)
         written = pd.read_parquet(tmp_path / "d.parquet")
         rows = pd.read_parquet(folder / "objects.parquet")
@@ -388,7 +388,7 @@ class TestDecideInParts:
 
 class TestArtifacts:
     def test_info(self, folder):
-        said = run_process("info", "ice.transcendent", cwd=folder).stdout
+        said = run("info", "ice.transcendent", cwd=folder).stdout
         assert "InductiveEvaluator(estimator=LinearSVC(C=0.1, random_state=0), random_state=0)" in said
         assert "good, malicious" in said
         assert "proven best" in said
@@ -397,7 +397,7 @@ class TestArtifacts:
         assert set(as_json["files"]) == {"calibration-0.npz", "rejector.skops"}
 
     def test_verify(self, folder, tmp_path):
-        assert "is whole" in run_process("verify", "ice.transcendent", cwd=folder).stdout
+        assert "is whole" in run("verify", "ice.transcendent", cwd=folder).stdout
         damaged = bytearray((folder / "ice.transcendent").read_bytes())
         damaged[1000] ^= 1
         (tmp_path / "damaged").write_bytes(damaged)
@@ -437,7 +437,7 @@ class TestArtifacts:
         assert "not signed" in run("info", "ice.transcendent", cwd=folder, env=unsigned, code=5).stderr
 
     def test_thresholds(self, folder, tmp_path):
-        shown = run_process("thresholds", "ice.transcendent", "--max-rejection", "0.05", cwd=folder)
+        shown = run("thresholds", "ice.transcendent", "--max-rejection", "0.05", cwd=folder)
         assert "nothing is written" in shown.stdout
         said = json.loads(
             run(
@@ -478,9 +478,7 @@ class TestArtifacts:
 
 class TestData:
     def test_a_table(self, folder):
-        said = run_process(
-            "data", "objects.parquet", "--label", "verdict", "--time", "seen", cwd=folder
-        ).stdout
+        said = run("data", "objects.parquet", "--label", "verdict", "--time", "seen", cwd=folder).stdout
         assert "2,400" in said
         assert "no split to check" in said
 
@@ -541,7 +539,7 @@ class TestBacktest:
         assert "replace it: fresh=True, or --fresh" in refused
         fresh = run("backtest", "changed.toml", "-o", "experiment", "--fresh", "--json", cwd=folder)
         assert not json.loads(fresh.stdout)["read"]
-        said = run_process("report", cwd=folder).stdout
+        said = run("report", cwd=folder).stdout
         page = folder / "experiment/report.html"
         assert str(page.relative_to(folder)) in said
         assert "<html" in page.read_text()
@@ -555,7 +553,7 @@ class TestBacktest:
 
     def test_ctrl_c_and_on_from_there(self, folder, tmp_path, monkeypatch):
         slow = TOML.replace(
-            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 150\n[retrain]\nlabels = 20"
+            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 60\n[retrain]\nlabels = 20"
         )
         (folder / "slow.toml").write_text(slow)
         command = [COMMAND, "backtest", "slow.toml", "-o", str(tmp_path / "b")]

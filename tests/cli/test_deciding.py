@@ -15,6 +15,8 @@ from transcendent import CrossConformalEvaluator, InductiveEvaluator
 from transcendent.artifacts import save
 from transcendent.cli.app import app
 
+pytestmark = pytest.mark.usefixtures("tried_here")
+
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.normal(size=(900, 2)), columns=["a", "b"])
 LABELS = np.where(FRAME.sum(axis=1) + RNG.normal(size=900) > 0, "good", "bad")

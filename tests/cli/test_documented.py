@@ -17,7 +17,9 @@ EXPERIMENTS = [
     block for page in PAGES.values() for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
 ]
 COMMANDS = [
-    line for page in PAGES.values() for line in re.findall(r"^transcendent [a-z].*$", page, re.MULTILINE)
+    line
+    for page in (*PAGES.values(), (ROOT / "docs/gate.md").read_text())
+    for line in re.findall(r"^transcendent [a-z].*$", page, re.MULTILINE)
 ]
 
 
@@ -39,7 +41,9 @@ def test_every_command_and_option_exists(line):
     from typer.main import get_command
 
     words = line.partition("#")[0].split()
-    command = get_command(app).commands[words[1]]
+    command, place = get_command(app), 1
+    while hasattr(command, "commands"):
+        command, place = command.commands[words[place]], place + 1
     known = {option for parameter in command.params for option in getattr(parameter, "opts", [])}
     assert {word for word in words if word.startswith("--")} <= known
 
@@ -51,4 +55,18 @@ def test_exit_codes_are_those_of_the_page():
 
 def test_every_command_is_in_the_table():
     documented = set(re.findall(r"^\| `transcendent (\w+)", PAGES["docs/command_line.md"], re.MULTILINE))
-    assert documented == {command.callback.__name__ for command in app.registered_commands}
+    groups = {group.name for group in app.registered_groups}
+    assert documented == {command.callback.__name__ for command in app.registered_commands} | groups
+
+
+def test_every_command_of_the_gate_is_in_its_section():
+    from typer.main import get_command
+
+    def paths(command, path):
+        if not hasattr(command, "commands"):
+            return {path}
+        return set().union(*(paths(each, f"{path} {name}") for name, each in command.commands.items()))
+
+    section = PAGES["docs/command_line.md"].partition("## The gate")[2].partition("\n## ")[0]
+    gate = get_command(app).commands["gate"]
+    assert all(re.search(f"^{path}\\b", section, re.MULTILINE) for path in paths(gate, "transcendent gate"))

@@ -18,6 +18,8 @@ from transcendent.artifacts import load, open_artifact
 from transcendent.cli.app import app
 from transcendent.datasets import make_stream
 
+pytestmark = pytest.mark.usefixtures("tried_here")
+
 N = 1200
 BARE = """
 [data]

@@ -14,6 +14,8 @@ from transcendent import CrossConformalEvaluator, InductiveEvaluator, save
 from transcendent.cli.app import app
 from transcendent.monitoring import DriftMonitor
 
+pytestmark = pytest.mark.usefixtures("tried_here")
+
 
 def run(line, code=0):
     done = CliRunner().invoke(app, line.split())

@@ -67,7 +67,7 @@ def learning(form, seed):
 
 @pytest.mark.parametrize("make", [ice, cce, learning], ids=["ICE", "each fold of CCE", "learning ICE"])
 def test_p_values_of_the_true_label_are_valid(make):
-    runs = 1500
+    runs = 800
     p = p_values_of_true_labels(make, "plus_one", runs)
     for member in range(p.shape[1]):
         for c in (0, 1):

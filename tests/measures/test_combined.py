@@ -338,7 +338,7 @@ class TestPreset:
 
     def test_takes_the_most_telling_of_a_million_columns(self):
         rng = np.random.default_rng(0)
-        X = sp.random(300, 1_000_000, density=1e-5, format="csr", random_state=0)
+        X = sp.random(300, 1_000_000, density=1e-5, format="csr", random_state=rng)
         y = rng.integers(0, 2, 300)
         telling = sp.csr_matrix((np.ones(300), (np.arange(300), np.where(y == 1, 999_998, 999_999))), X.shape)
         dense = DenseColumns(100).fit(X + telling, y)

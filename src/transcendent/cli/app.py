@@ -1,7 +1,6 @@
 """The commands: they read files, call the library, and print."""
 
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +9,7 @@ from typer import Argument, Option
 
 from transcendent import __version__
 from transcendent._utils.files import is_about_writing
-from transcendent.cli import console, showing
+from transcendent.cli import console, gate, showing
 from transcendent.cli.settings import UsageError
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(gate.app, name="gate")
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Show no progress.")]
@@ -90,14 +91,7 @@ def _before_any_command(version: Annotated[bool, _VERSION] = False) -> None:
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Register a command; on a failure it prints a line and ends with an exit code."""
-
-    @wraps(function)
-    def guarded(*args: Any, **given: Any) -> None:
-        code = console.run(function, *args, **given)
-        if code:
-            raise typer.Exit(code)
-
-    return app.command()(guarded)
+    return app.command()(console.guarded(function))
 
 
 @command

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -64,6 +65,20 @@ def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     return 0
 
 
+def guarded(function: Callable[T, None]) -> Callable[T, None]:
+    """Return a command's function that on a failure prints a line and ends with an exit code."""
+
+    @wraps(function)
+    def command(*args: T.args, **given: T.kwargs) -> None:
+        code = run(function, *args, **given)
+        if code:
+            import typer
+
+            raise typer.Exit(code)
+
+    return command
+
+
 def _in_words(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}."
@@ -73,6 +88,7 @@ def _in_words(error: Exception) -> str:
 def _code(error: Exception) -> int:
     kinds: dict[type[Exception], int] = {
         UsageError: 2,
+        errors.GateSettingsError: 2,
         SettingsError: 3,
         errors.ArtifactError: 5,
         errors.InfeasibleError: 6,

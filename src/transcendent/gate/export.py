@@ -1,0 +1,139 @@
+"""Labelled objects as Parquet, to learn from and to fit on."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
+from transcendent._utils.extras import extra
+
+_ROWS = 5000
+_LABELLED = """
+SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
+    item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note,
+    model.digest AS model, model.features->'count' AS width, item.id AS item, payload.features
+FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+JOIN LATERAL (SELECT * FROM label WHERE label.item = item.id ORDER BY label.id DESC LIMIT 1) AS last ON true
+WHERE item.state = 1 ORDER BY item.id
+"""
+
+
+class Labelled(NamedTuple):
+    """Labelled objects of a quarantine.
+
+    Attributes
+    ----------
+    X : sparse matrix of shape (n, features)
+        Their features.
+    y : array of shape (n,)
+        The analysts' labels, of the type of ``classes`` if those were given, else text.
+    probability : array of shape (n,)
+        The chance with which each was kept: 1 of rejected objects, the audit rate of accepted ones.
+    audited : bool array of shape (n,)
+        Whether it had been accepted, and was drawn for the audit.
+    table : pyarrow.Table
+        All columns.
+    """
+
+    X: Any
+    y: AnyArray
+    probability: FloatArray
+    audited: BoolArray
+    table: Any
+
+
+def read_labelled(
+    path: Any, classes: Any = None, *, unknown: Literal["refuse", "drop"] = "refuse"
+) -> Labelled:
+    """Return what `export_labelled` or ``transcendent gate quarantine export`` wrote.
+
+    Parameters
+    ----------
+    path : path
+        A Parquet file.
+    classes : sequence or None
+        The labels of the detector, ``classes_``. Texts are turned into the ones that are written alike, so
+        that "1" becomes the number 1.
+    unknown : {"refuse", "drop"}
+        What to do with objects whose label is none of the classes, such as "unclear".
+    """
+    table = extra("pyarrow.parquet", "gate").read_table(path)
+    if classes is not None and unknown == "drop":
+        known = set(map(str, np.asarray(classes).tolist()))
+        table = table.filter([label in known for label in table["label"].to_pylist()])
+    widths = set(table["width"].to_pylist())
+    if len(widths) > 1:
+        raise ValueError(f"the objects have {sorted(widths)} features: they are of different models.")
+    starts = np.concatenate([[0], np.cumsum(table["positions"].combine_chunks().value_lengths().to_numpy())])
+    positions = table["positions"].combine_chunks().flatten().to_numpy()
+    values = table["values"].combine_chunks().flatten().to_numpy()
+    X = sp.csr_matrix((values, positions, starts), shape=(len(table), widths.pop() if widths else 0))
+    audited = table["accepted"].to_numpy()
+    return Labelled(
+        X, _labels(table["label"].to_pylist(), classes), table["probability"].to_numpy(), audited, table
+    )
+
+
+def _labels(texts: list[str], classes: Any) -> AnyArray:
+    if classes is None:
+        return np.array(texts, dtype=np.str_)
+    known = np.asarray(classes)
+    places = {str(label): place for place, label in enumerate(known.tolist())}
+    if unknown := sorted(set(texts) - places.keys()):
+        raise ValueError(
+            f"the labels {unknown[:5]} are not among {list(places)[:5]}; unknown='drop' drops them."
+        )
+    return known[[places[each] for each in texts]]
+
+
+def schema() -> Any:
+    """Return the columns of the exported table."""
+    pa = extra("pyarrow", "gate")
+    moment = pa.timestamp("us", tz="UTC")
+    return pa.schema(
+        [
+            ("id", pa.string()),
+            ("label", pa.string()),
+            ("predicted", pa.string()),
+            ("accepted", pa.bool_()),
+            ("probability", pa.float64()),
+            ("received_at", moment),
+            ("labelled_at", moment),
+            ("author", pa.string()),
+            ("reason", pa.string()),
+            ("note", pa.string()),
+            ("model", pa.string()),
+            ("width", pa.int32()),
+            ("item", pa.int64()),
+            ("positions", pa.list_(pa.int32())),
+            ("values", pa.list_(pa.float64())),
+        ]
+    )
+
+
+def export_labelled(engine: Any, target: Any) -> int:
+    """Write all labelled objects as Parquet to a path or a file, and return their number."""
+    pa, pq = extra("pyarrow", "gate"), extra("pyarrow.parquet", "gate")
+    written = 0
+    with pq.ParquetWriter(target, schema()) as writer:
+        for rows in _labelled(engine):
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema()))
+            written += len(rows)
+    return written
+
+
+def _labelled(engine: Any) -> Iterator[list[dict[str, Any]]]:
+    from sqlalchemy import text
+
+    from transcendent.gate.features import decode
+
+    with engine.connect().execution_options(yield_per=_ROWS) as connection:
+        for part in connection.execute(text(_LABELLED)).mappings().partitions(_ROWS):
+            rows = []
+            for row in part:
+                positions, values = decode(bytes(row["features"]))
+                rows.append({**row, "positions": positions, "values": values})
+                del rows[-1]["features"]
+            yield rows

@@ -1,0 +1,45 @@
+"""Structured logs: one JSON object a line, on standard error."""
+
+import logging
+import sys
+from typing import Any
+
+import orjson
+import structlog
+
+
+def set_up(level: str) -> None:
+    """Write all logs, those of the server included, as JSON lines."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer(serializer=_dump)],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        cache_logger_on_first_use=True,
+    )
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(serializer=lambda entry, **_: _dump(entry).decode()),
+        ],
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    logging.getLogger("uvicorn.access").disabled = True  # requests are logged here, with their ids
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+def _dump(entry: Any, **_: Any) -> bytes:
+    return orjson.dumps(entry, default=str, option=orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,1 @@
+"""Versions of the database, from the first to the newest."""

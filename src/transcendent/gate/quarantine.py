@@ -1,0 +1,257 @@
+"""The quarantine as analysts see it: claim, label, skip, undo.
+
+An item waits, or has a label. Whoever claims waiting items holds them for the time of a lease. When it has
+expired, others may claim them, and no job has to clear anything. An item is claimed in the order: audit
+sample, rejected objects from the least trusted on, objects that somebody skipped.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Engine, text
+
+from transcendent.decisions import DOUBTS
+from transcendent.errors import TranscendentError
+from transcendent.gate.features import decode, decode_p_values
+from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED
+
+LONGEST_LABEL = 200
+LONGEST_NOTE = 2000
+MOST_CLAIMED = 100
+
+_FREE = "state = 0 AND (held_until IS NULL OR held_until <= now())"
+_CLAIM = f"""
+SELECT id FROM item WHERE {_FREE} AND (:skipped OR skipped_by IS DISTINCT FROM :who)
+ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
+"""
+_HOLD = """
+UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
+"""
+_SHOWN = """
+SELECT item.id, payload.object_id, payload.sender, item.received_at, item.tier, item.state, item.holder,
+    item.held_until, payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence,
+    payload.votes, payload.doubt, payload.p_values, payload.probability, payload.features, item.rank,
+    model.digest AS model, model.classes
+FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
+"""
+_HELD = (
+    "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND state = 0 AND held_until > now()"
+)
+_HISTORY = (
+    "SELECT id, action, label, reason, note, author, written_at FROM label WHERE item = :item ORDER BY id"
+)
+_WRITE = """
+INSERT INTO label (item, object_id, action, label, reason, note, author)
+SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE id = :item
+"""
+
+
+class NoItemError(TranscendentError, LookupError):
+    """There is no such item."""
+
+
+class ConflictError(TranscendentError):
+    """An item is not in the state that the request needs; the message says in which it is."""
+
+
+class LabelError(TranscendentError, ValueError):
+    """The label is not one of those that the model of the item knows."""
+
+
+class Claimed(NamedTuple):
+    """Items that were claimed; of those that others hold, the number and the end of the first lease."""
+
+    items: list[dict[str, Any]]
+    held: int
+    next_free: datetime | None
+
+
+class Quarantine:
+    """The items of a database.
+
+    Parameters
+    ----------
+    engine : Engine
+        Of the database.
+    lease : float
+        Seconds for which claimed items are held.
+    labels : sequence of str
+        Labels to allow beside the classes of the model.
+    """
+
+    def __init__(self, engine: Engine, lease: float = 900, labels: Sequence[str] = ()) -> None:
+        self._engine, self._lease, self._labels = engine, lease, list(labels)
+
+    def claim(self, who: str, count: int = 1, *, skipped: bool = False) -> Claimed:
+        """Hold up to ``count`` items that nobody else holds; say what others hold if there are fewer.
+
+        What one has skipped oneself is claimed only if ``skipped``.
+        """
+        with self._engine.begin() as connection:
+            given = {"who": who, "count": count, "skipped": skipped}
+            ids = list(connection.execute(text(_CLAIM), given).scalars())
+            self._hold(connection, who, ids)
+            held, next_free = 0, None
+            if len(ids) < count:
+                others = text(f"{_HELD} AND holder <> :who")
+                held, next_free = connection.execute(others, {"who": who}).one()
+            return Claimed(_shown(connection, ids), held, next_free)
+
+    def held(self, who: str) -> list[dict[str, Any]]:
+        """Return items that somebody holds, no more than can be claimed at once."""
+        with self._engine.begin() as connection:
+            return _shown(connection, self._held(connection, who)[:MOST_CLAIMED])
+
+    def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
+        """Hold items for another lease, by default all that are held; return those."""
+        with self._engine.begin() as connection:
+            ids = self._held(connection, who, items)
+            self._hold(connection, who, ids)
+            return ids
+
+    def release(self, who: str, items: Sequence[int] | None = None) -> list[int]:
+        """Give items back, by default all that are held; return those."""
+        with self._engine.begin() as connection:
+            ids = self._held(connection, who, items)
+            connection.execute(
+                text("UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"), {"ids": ids}
+            )
+            return ids
+
+    def resolve(
+        self, who: str, item: int, label: str, *, reason: str | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Give an item that is held its label. The same once more changes nothing."""
+        with self._engine.begin() as connection:
+            state = _locked(connection, item)
+            allowed = [*map(str, state["classes"]), *self._labels]
+            if label not in allowed:
+                raise LabelError(f"{label!r:.80} is not one of the labels {', '.join(allowed):.300}.")
+            if state["state"] == 1 and (last := _last(connection, item)):
+                if (last["author"], last["label"]) == (who, label):
+                    return last
+                raise ConflictError(f"item {item} has the label {last['label']!r}, by {last['author']}.")
+            _check_holder(state, who)
+            _set(connection, item, state=1, holder=None)
+            return _write(connection, item, "label", who, label=label, reason=reason, note=note)
+
+    def skip(
+        self, who: str, item: int, *, reason: str | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Pass an item that is held on to others: they see it after everything else."""
+        with self._engine.begin() as connection:
+            _check_holder(_locked(connection, item), who)
+            _set(connection, item, tier=SKIPPED, skipped_by=who, holder=None)
+            return _write(connection, item, "skip", who, reason=reason, note=note)
+
+    def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
+        """Take back the last label or skip, one's own unless ``anyone``; the item waits again."""
+        with self._engine.begin() as connection:
+            state, last = _locked(connection, item), _last(connection, item)
+            if last is None or last["action"] == "undo":
+                raise ConflictError(f"item {item} has no label or skip to undo.")
+            if last["author"] != who and not anyone:
+                raise ConflictError(
+                    f"the last {last['action']} is by {last['author']}: only an operator may undo it."
+                )
+            if state["holder"] not in (None, who) and state["held"]:
+                raise ConflictError(
+                    f"{state['holder']} holds item {item} until {state['held_until']:%H:%M:%S}."
+                )
+            accepted = connection.execute(
+                text("SELECT accepted FROM payload WHERE id = :item"), {"item": item}
+            )
+            tier = AUDITED if accepted.scalar_one() else REJECTED
+            _set(connection, item, state=0, tier=tier, skipped_by=None, holder=None)
+            return _write(connection, item, "undo", who, note=note)
+
+    def show(self, item: int) -> dict[str, Any]:
+        """Return an item with its features and the history of its labels."""
+        with self._engine.connect() as connection:
+            found = _shown(connection, [item])
+            if not found:
+                raise NoItemError(f"there is no item {item}.")
+            history = connection.execute(text(_HISTORY), {"item": item}).mappings()
+            return {**found[0], "history": [dict(row) for row in history]}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many items wait, are held, and have labels."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(text("SELECT state, tier, count(*) FROM item GROUP BY 1, 2")).all()
+            held, _ = connection.execute(text(_HELD)).one()
+        by_tier = {tier: sum(n for state, t, n in rows if state == 0 and t == tier) for tier in range(3)}
+        return {
+            "waiting": sum(by_tier.values()),
+            "audit": by_tier[AUDITED],
+            "rejected": by_tier[REJECTED],
+            "skipped": by_tier[SKIPPED],
+            "held": held,
+            "labelled": sum(n for state, _, n in rows if state == 1),
+        }
+
+    def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
+        if ids:
+            connection.execute(text(_HOLD), {"who": who, "ids": ids, "seconds": self._lease})
+
+    def _held(self, connection: Connection, who: str, items: Sequence[int] | None = None) -> list[int]:
+        """Return which items somebody holds, of all or of those given, and lock them."""
+        among = "" if items is None else " AND id = ANY(:items)"
+        sql = f"SELECT id FROM item WHERE holder = :who AND state = 0{among} ORDER BY id FOR UPDATE"
+        return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
+
+
+def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+    if not ids:
+        return []
+    shown = []
+    for row in connection.execute(text(_SHOWN), {"ids": ids}).mappings():
+        positions, values = decode(bytes(row["features"]))
+        item = {name: row[name] for name in row if name not in ("features", "tier", "state", "doubt", "rank")}
+        item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
+        item["p_values"] = None if row["p_values"] is None else decode_p_values(bytes(row["p_values"]))
+        item["audit"] = row["accepted"]
+        item["labelled"] = row["state"] == 1
+        item["positions"], item["values"] = positions.tolist(), values.tolist()
+        shown.append(item)
+    return shown
+
+
+def _locked(connection: Connection, item: int) -> dict[str, Any]:
+    sql = """
+    SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, model.classes
+    FROM item JOIN model ON model.id = item.model WHERE item.id = :item FOR UPDATE OF item"""
+    found = connection.execute(text(sql), {"item": item}).mappings().first()
+    if found is None:
+        raise NoItemError(f"there is no item {item}.")
+    return dict(found)
+
+
+def _check_holder(state: dict[str, Any], who: str) -> None:
+    """Refuse unless the item is held. A lease that has expired still counts until somebody else claims it."""
+    if state["state"] == 1:
+        raise ConflictError("the item has a label already: undo it first.")
+    if state["holder"] != who:
+        other = f"{state['holder']} holds it" if state["holder"] and state["held"] else "claim it first"
+        raise ConflictError(f"the item is not yours: {other}.")
+
+
+def _set(connection: Connection, item: int, **values: Any) -> None:
+    changes = ", ".join(f"{name} = :{name}" for name in values)
+    connection.execute(
+        text(f"UPDATE item SET held_until = NULL, {changes} WHERE id = :item"), {"item": item, **values}
+    )
+
+
+def _last(connection: Connection, item: int) -> dict[str, Any] | None:
+    found = connection.execute(text(f"{_HISTORY} DESC LIMIT 1"), {"item": item}).mappings().first()
+    return None if found is None else dict(found)
+
+
+def _write(connection: Connection, item: int, action: str, who: str, **given: str | None) -> dict[str, Any]:
+    values = {"label": None, "reason": None, "note": None, **given}
+    connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})
+    last = _last(connection, item)
+    assert last is not None
+    return last

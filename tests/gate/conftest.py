@@ -1,0 +1,250 @@
+"""A real PostgreSQL server, a database for each test, and gates in processes of their own."""
+
+import os
+import signal
+from contextlib import contextmanager
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.svm import LinearSVC
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+
+from benchmarks.gate import parts
+from benchmarks.gate.parts import cluster_in
+from transcendent import InductiveEvaluator, save
+from transcendent.artifacts import open_artifact
+from transcendent.cli.app import app
+from transcendent.gate import GateClient
+from transcendent.gate.access import Tokens
+from transcendent.gate.database import connect, make_months, migrate, partition
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The URL of a server: the one in the environment, or one of the test run's own."""
+    if given := os.environ.get("TRANSCENDENT_TEST_DATABASE"):
+        yield given
+        return
+    with TemporaryDirectory() as folder, cluster_in(Path(folder)) as own:
+        yield own.url
+
+
+@contextmanager
+def database_on(server):
+    """A database of one's own, without tables."""
+    name = f"gate_{os.getpid()}_{next(_numbers)}"
+    admin = create_engine(make_url(server).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    try:
+        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        admin.dispose()
+
+
+@contextmanager
+def away(database):
+    """Let nobody into a database for a while."""
+    url = make_url(database)
+    admin = create_engine(
+        url.set(database="postgres", drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+    )
+    with admin.connect() as connection:
+        connection.execute(text(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS false"))
+        sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+        connection.execute(text(sql), {"name": url.database})
+        yield
+        connection.execute(text(f"ALTER DATABASE {url.database} ALLOW_CONNECTIONS true"))
+    admin.dispose()
+
+
+def drop_all(engine):
+    """Drop every month, this one and the next included, as if no partition had ever been made."""
+    with engine.begin() as connection:
+        for month in connection.execute(text("DELETE FROM month RETURNING number")).scalars().all():
+            for table in ("item", "payload"):
+                connection.execute(text(f"DROP TABLE {partition(table, month)}"))
+        connection.execute(text("DELETE FROM identity"))
+
+
+@pytest.fixture
+def empty_database(server):
+    with database_on(server) as url:
+        yield url
+
+
+def with_tables(url):
+    """Make the tables of a database, and return its URL."""
+    engine = connect(url)
+    migrate(engine)
+    engine.dispose()
+    return url
+
+
+@contextmanager
+def tables_on(server):
+    """A database of one's own, with all tables."""
+    with database_on(server) as url:
+        yield with_tables(url)
+
+
+@pytest.fixture
+def database(server):
+    """The URL of a database with all tables."""
+    with tables_on(server) as url:
+        yield url
+
+
+@pytest.fixture
+def own_engine(database):
+    engine = connect(database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def shared_database(server):
+    """The URL of a database with all tables, for tests that use ``engine``."""
+    with tables_on(server) as url:
+        yield url
+
+
+@pytest.fixture
+def engine(shared_database):
+    """An engine whose database has nothing in it but labels of items that are gone."""
+    engine = connect(shared_database, 20)
+    drop_all(engine)
+    with engine.begin() as connection:
+        for table in ("model", "token", "failure"):
+            connection.execute(text(f"DELETE FROM {table}"))
+    make_months(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def problem():
+    """Rows and labels, of which the second half are not like the first."""
+    X, y = make_classification(2000, n_features=12, n_informative=6, flip_y=0.05, random_state=0)
+    X[1000:] += np.random.default_rng(0).normal(scale=1.5, size=(1000, 12))
+    return X, np.where(y, "malware", "goodware")
+
+
+@pytest.fixture(scope="session")
+def rejector(problem):
+    X, y = problem
+    return InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(X[:1000], y[:1000])
+
+
+@pytest.fixture(scope="session")
+def artifact(rejector, tmp_path_factory):
+    path = tmp_path_factory.mktemp("artifact") / "gate.transcendent"
+    save(rejector, path)
+    return path
+
+
+class Gate(parts.Gate):
+    """A gate in a process of its own, and clients of it."""
+
+    def __init__(self, *given, **settings) -> None:
+        super().__init__(*given, **settings)
+        self._clients = []
+
+    def token(self, name, role):
+        engine = connect(self.database)
+        made = Tokens(engine).create(name, role)
+        engine.dispose()
+        return made
+
+    def client(self, name="sensor", role="client"):
+        """A client with a token of its own."""
+        self._clients.append(GateClient(self.address, self.token(name, role)))
+        return self._clients[-1]
+
+    def stop(self, how=signal.SIGTERM):
+        for client in self._clients:
+            client.close()
+        return super().stop(how)
+
+
+class ForkedGate(Gate):
+    """A gate whose interpreter has imported what gates need when it is started: that takes seconds."""
+
+    def _start(self, environment, log):
+        return Forked(serve, environment, log)
+
+
+class Forked:
+    """A process that serves, by a function of its environment and the path of its log."""
+
+    _context = get_context("forkserver")
+    _context.set_forkserver_preload(
+        ["lightgbm", "sklearn.svm", "uvloop", "transcendent.cli.app", "transcendent.gate.app"]
+    )
+
+    def __init__(self, target, environment, log) -> None:
+        self._process = self._context.Process(target=target, args=(environment, log))
+        self._process.start()
+        self.pid, self.kill = self._process.pid, self._process.kill
+
+    def poll(self):
+        return self._process.exitcode
+
+    def send_signal(self, how):
+        os.kill(self.pid, how)
+
+    def wait(self, seconds):
+        self._process.join(seconds)
+        return self._process.exitcode
+
+
+def serve(environment, log):
+    """Serve by the command."""
+    os.environ.update(environment)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    app(["gate", "serve"])
+
+
+@contextmanager
+def gate_of(url, artifact, folder, **settings):
+    """A gate on a database with all tables."""
+    tried = open_artifact(artifact).digest  # as if: it takes seconds
+    gate = ForkedGate(url, artifact, folder / "log", tried=tried, **settings)
+    try:
+        yield gate.wait()
+    finally:
+        gate.stop()
+
+
+@pytest.fixture
+def start_gate(database, artifact, tmp_path):
+    """Start gates on the test's database; settings are arguments."""
+    started = []
+
+    def start(artifact=artifact, **settings):
+        started.append(Gate(database, artifact, tmp_path / f"gate{len(started)}.log", **settings))
+        return started[-1].wait()
+
+    yield start
+    for gate in started:
+        if gate.process.poll() is None:
+            gate.stop()
+
+
+@pytest.fixture(scope="module")
+def gate(server, artifact, tmp_path_factory):
+    """A gate that the tests of a module share."""
+    with tables_on(server) as url, gate_of(url, artifact, tmp_path_factory.mktemp("gate")) as shared:
+        yield shared

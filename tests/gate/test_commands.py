@@ -1,0 +1,168 @@
+"""The commands of the gate, on a database: their output, and the codes they end with."""
+
+import json
+import re
+import warnings
+
+import pytest
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+from transcendent.cli.app import app
+from transcendent.gate import read_labelled
+from transcendent.gate.access import Tokens
+from transcendent.gate.database import connect, make_month, migrate, month_of, version_of
+from transcendent.gate.features import Layout
+from transcendent.gate.intake import Draw, keep, register, to_keep
+from transcendent.gate.model import Model
+from transcendent.gate.quarantine import Quarantine
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which a command replaces
+    monkeypatch.chdir(tmp_path)
+
+    def attempt(*arguments, code=0):
+        done = CliRunner().invoke(app, ["gate", *map(str, arguments)])
+        assert done.exit_code == code, done.output
+        return done
+
+    return attempt
+
+
+@pytest.fixture
+def given(database, monkeypatch):
+    """The database, in the environment."""
+    monkeypatch.setenv("TRANSCENDENT_GATE_DATABASE", database)
+    return database
+
+
+@pytest.fixture
+def items(own_engine, rejector, problem):
+    """Rejected objects in the database; the first has a label."""
+    engine = own_engine
+    X = problem[0][1000:1100]
+    model = Model(rejector, "d" * 64, Layout(12), rejector.classes_.tolist(), {})
+    ids, senders = [f"o{i}" for i in range(100)], ["probe"] * 100
+    kept = to_keep(model, register(engine, model), Draw(b"", 0), ids, senders, X, rejector.decide(X))
+    keep(engine, list(kept.values()))
+    quarantine = Quarantine(engine)
+    found = [each["id"] for each in quarantine.claim("ann", 100).items]
+    quarantine.resolve("ann", found[0], "malware", note="seen \x1b[2J before")
+    return found
+
+
+class TestMigrate:
+    def test_to_the_newest_version_and_back(self, run, empty_database):
+        at = ("--database", empty_database)
+        engine = connect(empty_database)
+        for to, version in (((), "0002"), (("--to", "0001", "--yes"), "0001"), (("--to", "0002"), "0002")):
+            assert f"the database has version {version}." in run("migrate", *to, *at).stderr
+            with engine.connect() as connection:
+                assert version_of(connection) == version
+        assert "has version none." in run("migrate", "--to", "base", "--yes", *at).stderr
+        engine.dispose()
+
+    def test_what_drops_tables_is_confirmed(self, run, given, own_engine):
+        engine = own_engine
+        Tokens(engine).create("ann", "client")
+        for to in ("base", "0001"):
+            done = run("migrate", "--to", to, code=2)
+            assert f"--to {to} drops tables and what is in them: add --yes" in done.stderr
+        assert len(Tokens(engine).list()) == 1
+        assert (
+            "there is no version 0009; there are 0001, 0002." in run("migrate", "--to", "0009", code=2).stderr
+        )
+
+    def test_a_database_that_cannot_be_used(self, run):
+        done = run("migrate", "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate", code=4)
+        assert done.stderr.startswith(
+            "error: the database that --database or TRANSCENDENT_GATE_DATABASE names"
+        )
+        assert "hunter2" not in done.output
+        assert "database is not set" in run("migrate", code=2).stderr
+
+
+class TestTokens:
+    def test_create_list_and_revoke(self, run, given, own_engine):
+        engine = own_engine
+        made = run("token", "create", "ann", "--role", "analyst").stdout.strip()
+        assert Tokens(engine).check(made, "here") == ("ann", "analyst")
+        run("token", "create", "sensor", "--role", "client")
+        assert "the token of ann is revoked." in run("token", "revoke", "ann").stderr
+        listed = run("token", "list").stdout
+        assert [line.split()[:2] for line in listed.splitlines()] == [
+            ["name", "role"], ["ann", "analyst"], ["sensor", "client"],
+        ]  # fmt: skip
+        found = json.loads(run("token", "list", "--json").stdout)["tokens"]
+        assert [(each["name"], each["revoked_at"] is None) for each in found] == [
+            ("ann", False),
+            ("sensor", True),
+        ]
+        assert made.split("_", 2)[2] not in listed + json.dumps(found)
+
+    def test_errors(self, run, given):
+        run("token", "create", "ann", "--role", "client")
+        for arguments, said in (
+            (("create", "ann", "--role", "client"), "there is a token for 'ann'"),
+            (("create", "bob", "--role", "root"), "a role is one of client, analyst, operator"),
+            (("revoke", "bob"), "there is no token for 'bob'"),
+        ):
+            done = run("token", *arguments, code=4)
+            assert (said in done.stderr, done.stdout) == (True, "")
+        run("token", "create", "bob", code=2)
+
+    def test_a_database_without_tables(self, run, empty_database):
+        done = run("token", "list", "--database", empty_database, code=4)
+        assert "run 'transcendent gate migrate'" in done.stderr
+
+
+class TestQuarantine:
+    def test_show_counts(self, run, given, items):
+        counted = json.loads(run("quarantine", "show", "--json").stdout)
+        n = len(items)
+        assert counted == {
+            "waiting": n - 1, "audit": 0, "rejected": n - 1, "skipped": 0, "held": n - 1, "labelled": 1,
+        }  # fmt: skip
+        assert f"waiting   {n - 1}" in run("quarantine", "show").stdout
+
+    def test_show_an_item(self, run, given, items):
+        shown = json.loads(run("quarantine", "show", items[0], "--json").stdout)
+        assert (shown["id"], shown["sender"], shown["labelled"]) == (items[0], "probe", True)
+        assert [each["author"] for each in shown["history"]] == ["ann"]
+        plain = run("quarantine", "show", items[0]).stdout
+        assert "object id" in plain
+        assert "\x1b" not in plain
+        assert "there is no item 7." in run("quarantine", "show", 7, code=4).stderr
+
+    def test_export(self, run, given, items, tmp_path):
+        done = run("quarantine", "export", "--out", "labelled.parquet")
+        assert "1 labelled objects written to labelled.parquet" in done.stderr
+        assert read_labelled(tmp_path / "labelled.parquet").y.tolist() == ["malware"]
+        assert "cannot be written" in run("quarantine", "export", "-o", "nowhere/x.parquet", code=7).stderr
+
+    def test_drop(self, run, given, items, own_engine):
+        engine = own_engine
+        with engine.begin() as connection:
+            make_month(connection, month_of("2020-01"))
+            old = {"item": month_of("2020-01") << 40}
+            connection.execute(text("INSERT INTO identity (key, item) VALUES ('old', :item)"), old)
+        asked = ("quarantine", "drop", "--before", "2020-02")
+        assert "would drop 2020-01: add --yes" in run(*asked).stderr
+        dropped = run(*asked, "--yes").stderr
+        assert re.fullmatch(r"dropped 2020-01 in \d+\.\d s; 1 identities forgotten\.\n", dropped)
+        assert "nothing is kept from before 2020-02." in run(*asked).stderr
+        assert "dropped nothing" in run(*asked, "--yes").stderr
+        assert "a month is written as 2026-11, not 'soon'" in run(*asked[:3], "soon", code=4).stderr
+        assert Quarantine(engine).counts()["labelled"] == 1
+        assert "is not over" in run(*asked[:3], "2999-01", "--yes", code=4).stderr
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT author FROM label")).scalars().all() == ["ann"]
+
+
+def test_an_older_version_of_the_tables_is_named(run, given, own_engine):
+    engine = own_engine
+    migrate(engine, "0001")
+    said = run("quarantine", "show", code=4).stderr
+    assert "the database has version 0001, this gate needs 0002: run 'transcendent gate migrate'." in said
