@@ -128,4 +128,4 @@ class Gate:
     def stop(self, how: int = signal.SIGTERM) -> int:
         """Send a signal, and return the exit code."""
         self.process.send_signal(how)
-        return self.process.wait(40)
+        return int(self.process.wait(40))

@@ -120,7 +120,7 @@ def insertion(filler: Filler) -> tuple[float, float]:
 
 
 def claims(engine: Engine) -> tuple[float, float]:
-    """Time claims of 10 items by 50 analysts, who label half of what they claim."""
+    """Time claims of 10 items by 50 analysts."""
     quarantine, turn = Quarantine(engine), iter(range(10**9))
 
     def claim() -> None:
