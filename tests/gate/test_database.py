@@ -350,6 +350,29 @@ def test_work_is_done_again_if_the_connection_broke(engine):
     assert len(calls) == 2
 
 
+def test_work_is_done_again_elsewhere_if_the_database_takes_no_writes_any_more(engine):
+    with engine.begin() as connection:
+        connection.execute(text("SET SESSION default_transaction_read_only = on"))
+    calls = []
+
+    def work(connection):
+        calls.append(connection)
+        connection.execute(text("INSERT INTO failure (source) VALUES ('here')"))
+
+    again_if_gone(engine, work)
+    assert len(calls) == 2
+
+
+def test_a_database_that_takes_no_writes_is_not_connected_to(database):
+    engine = connect(database)
+    with engine.begin() as connection:
+        name = connection.engine.url.database
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    engine.dispose()
+    with pytest.raises(OperationalError, match="read-only"):
+        again_if_gone(engine, lambda connection: connection)
+
+
 def test_work_that_is_wrong_is_not_done_again(engine):
     calls = []
 

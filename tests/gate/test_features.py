@@ -240,6 +240,15 @@ def test_problems_say_what_would_be_right():
     assert "did you mean 'entropy'?" in close.problems[0].message
 
 
+def test_only_the_first_unknown_name_gets_a_suggestion():
+    many = [{"id": "x", "features": {"size": 1, f"entropy{i}": 2}} for i in range(3)]
+    layout = Layout(2, ["size", "entropy"])
+    for _ in range(2):
+        said = [problem.message for problem in layout.read(many).problems.values()]
+        assert "did you mean" in said[0]
+        assert said[1:] == ["no such feature."] * 2
+
+
 @given(st.data())
 def test_what_is_encoded_is_decoded(data):
     width = data.draw(st.integers(1, 12))

@@ -61,6 +61,12 @@ BODIES = {
     "nesting": b"[" * 100_000,
     "closed nesting": b'{"objects": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "nested values": one(values=[[0.5]] * 12),
+    "values nested as deep as JSON may be": one(positions=[0], values=["@"]).replace(
+        b'"@"', b"[" * 1010 + b"]" * 1010
+    ),
+    "positions nested as deep as JSON may be": one(positions=["@"], values=[0]).replace(
+        b'"@"', b"[" * 1010 + b"]" * 1010
+    ),
     "nested objects": b'{"a":' * 100_000,
     "no UTF-8": b'{"objects": [{"id": "\xff\xfe", "values": []}]}',
     "a lone surrogate": b'{"objects": [{"id": "\\ud800", "values": []}]}',

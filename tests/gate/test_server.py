@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 import warnings
@@ -164,8 +165,11 @@ class TestEnd:
         assert kept == [str(i) for i in range(8)]
         assert lines_of(gate)[-1]["event"].startswith("Finished server process")
 
-    def test_a_worker_that_dies_is_replaced_and_the_others_go_on(self, start_gate, artifact, rejected):
-        gate = start_gate(workers=2, tried=open_artifact(artifact).digest)
+    def test_a_worker_that_dies_is_replaced_and_the_others_go_on(
+        self, start_gate, artifact, rejected, problem, tmp_path
+    ):
+        own = Path(shutil.copy(artifact, tmp_path / "own"))
+        gate = start_gate(artifact=own, workers=2, tried=open_artifact(artifact).digest)
         client = gate.client()
         parent = psutil.Process(gate.process.pid)
 
@@ -193,8 +197,17 @@ class TestEnd:
         died = [line for line in lines_of(gate) if "died" in line["event"] and line["process"] == first]
         assert len(died) == 1
         assert client.decide(["after"], rejected[:1])
+
+        X, y = problem
+        save(InductiveEvaluator(LinearSVC(), random_state=1).fit(X[:500], y[:500]), own)
+        os.kill(new, signal.SIGKILL)
+        until(lambda: any("cannot start" in line["event"] for line in lines_of(gate)))
+        assert "the artifact has changed since the gate was started" in gate.log.read_text()
+        assert {child.pid for child in parent.children() if child.pid in ready()} == {other}
+        with httpx2.Client() as left:
+            assert left.get(f"{gate.address}/readyz").status_code == 200
         assert gate.stop() == 0
-        until(lambda: not psutil.pid_exists(other) and not psutil.pid_exists(new))
+        until(lambda: not psutil.pid_exists(other))
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from transcendent.gate.model import Model, load_model
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.routes import router
 from transcendent.gate.service import RefusedError, Service
-from transcendent.gate.settings import Settings, read_settings
+from transcendent.gate.settings import TRIED, Settings, read_settings
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -93,10 +93,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     model = load_model(
         settings.artifact, settings.trusted, settings.public_key, max(1, int(cpu_count()) // settings.workers)
     )
-    engine = connect(settings.database.get_secret_value(), settings.connections)
-    number, secret = await _prepare(engine, model)
+    if os.environ.get(TRIED, model.digest) != model.digest:
+        raise GateSettingsError("the artifact has changed since the gate was started: restart the gate.")
     url = settings.database.get_secret_value()
-    keeping = connect(url, 1, seconds=settings.seconds)  # no other use of the database holds up what is kept
+    engine = connect(url, settings.connections - 2)
+    number, secret = await _prepare(engine, model)
+    keeping = connect(url, 1, seconds=settings.seconds)  # no other use of the database holds these up
+    checking = connect(url, 1, seconds=5)
     service = Service(
         model,
         number,
@@ -108,15 +111,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels)
-    app.state.tokens = Tokens(engine) if settings.tokens == "required" else None
+    app.state.tokens = Tokens(checking) if settings.tokens == "required" else None
     gc.freeze()  # models and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # nor are requests, which have no cycles
     sys.setswitchinterval(0.001)
     log.info("ready", model=model.digest, version=__version__, process=os.getpid())
     yield
     await run_in_threadpool(service.close)
-    keeping.dispose()
-    engine.dispose()
+    for each in (keeping, checking, engine):
+        each.dispose()
 
 
 async def _prepare(engine: Engine, model: Model) -> tuple[int, bytes]:

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
@@ -47,7 +47,7 @@ def connect(url: str, connections: int = 5, *, seconds: float | None = None) -> 
         raise DatabaseError("the database is a URL such as postgresql://user@host/name.") from None
     if parsed.get_backend_name() != "postgresql":
         raise DatabaseError(f"the database has to be PostgreSQL, not {parsed.get_backend_name()}.")
-    return create_engine(
+    engine = create_engine(
         parsed.set(drivername="postgresql+psycopg"),
         pool_size=connections,
         max_overflow=0,
@@ -57,10 +57,22 @@ def connect(url: str, connections: int = 5, *, seconds: float | None = None) -> 
         connect_args={
             **({} if seconds is None else {"options": f"-c statement_timeout={int(1000 * seconds)}"}),
             "connect_timeout": 5,
-            "tcp_user_timeout": 15_000,  # milliseconds without a sign of life
+            "tcp_user_timeout": 15_000,  # milliseconds that what was sent may stay unacknowledged
+            "keepalives_idle": 5,  # seconds of waiting for an answer until a sign of life is asked for
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "target_session_attrs": "read-write",  # not a replica that a failover has left behind
             "application_name": "transcendent-gate",
         },
     )
+    event.listen(engine, "handle_error", _leave_a_replica)
+    return engine
+
+
+def _leave_a_replica(context: Any) -> None:
+    """Connect anew if the database takes no writes any more: a failover may have made it a replica."""
+    if isinstance(context.original_exception, psycopg.errors.ReadOnlySqlTransaction):
+        context.is_disconnect = True
 
 
 def is_gone(error: BaseException) -> bool:

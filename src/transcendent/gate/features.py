@@ -72,6 +72,7 @@ class Layout:
 
     def read(self, objects: list[Any]) -> Parsed:
         """Return the objects as rows; a problem with one is no problem of the others."""
+        self._suggested.clear()
         parsed = Parsed(ids=[each.get("id") if type(each) is dict else None for each in objects])
         readers = {"dense": self._dense, "sparse": self._sparse, "named": self._named}
         for form, places in _by_form(objects, parsed).items():
@@ -133,7 +134,7 @@ class Layout:
             if type(position) is not int or not 0 <= position < self.width
         )
         raise BadObjectError(
-            f"positions[{where}]", f"{bad!r:.40} is not a whole number from 0 to {self.width - 1}."
+            f"positions[{where}]", f"{_shown(bad)} is not a whole number from 0 to {self.width - 1}."
         )
 
     def _named(self, objects: list[Any]) -> Any:
@@ -156,12 +157,10 @@ class Layout:
         raise BadObjectError("features", f"missing: {some(missing)}; null is a missing value.")
 
     def _close_to(self, name: str) -> str:
-        """The end of a sentence about an unknown name: with many features the search would take too long."""
-        if len(self._known) > 100:
-            return "."
-        if name not in self._suggested:
-            self._suggested = {name: suggestion(name[:80], self._known)}
-        return self._suggested[name]
+        """The end of a sentence about an unknown name: a search of many, or for many, takes too long."""
+        if len(self._known) <= 100 and not self._suggested:
+            self._suggested[name] = suggestion(name[:80], self._known)
+        return self._suggested.get(name, ".")
 
     def _framed(self, numbers: FloatArray) -> Any:
         if self.names is None:
@@ -219,12 +218,16 @@ def _numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -
     except TypeError:
         for where, value in enumerate(flat):
             if type(value) not in _NUMBERS:
-                raise BadObjectError(at(where), f"{value!r:.40} is not a number.") from None
+                raise BadObjectError(at(where), f"{_shown(value)} is not a number.") from None
         numbers = np.array(flat, dtype=np.float64)
     if np.isinf(numbers).any():
         where = int(np.flatnonzero(np.isinf(numbers))[0])
         raise BadObjectError(at(where), "a number is finite.")
     return numbers
+
+
+def _shown(value: Any) -> str:
+    return type(value).__name__ if isinstance(value, list | dict) else repr(value)[:40]  # which may be deep
 
 
 def _canonical(values: FloatArray, indices: AnyArray, starts: AnyArray, width: int) -> sp.csr_matrix:

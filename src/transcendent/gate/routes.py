@@ -1,15 +1,14 @@
 """The routes of the gate, and who may call them."""
 
+import os
 import tempfile
-from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import StreamingResponse
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from transcendent.errors import TranscendentError
@@ -215,18 +214,17 @@ def undo(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Undo) ->
     return quarantine.undo(caller.name, item, note=asked.note, anyone=caller.role == "operator")
 
 
-@router.get("/v1/labelled", response_class=FileResponse)
-def labelled(request: Request, _: Who) -> FileResponse:
+@router.get("/v1/labelled", response_class=StreamingResponse)
+def labelled(request: Request, _: Who) -> StreamingResponse:
     """Return all labelled objects as a Parquet file."""
-    with tempfile.NamedTemporaryFile(suffix=".parquet", delete=False) as file:
-        path = Path(file.name)
-        try:
-            export_labelled(request.app.state.engine, file)
-        except BaseException:
-            path.unlink()
-            raise
-    return FileResponse(
-        path, media_type="application/vnd.apache.parquet", background=BackgroundTask(path.unlink)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - gone with the last reference to it
+    export_labelled(request.app.state.engine, file)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return StreamingResponse(
+        iter(lambda: file.read(1 << 20), b""),
+        headers={"content-length": str(size)},
+        media_type="application/vnd.apache.parquet",
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import time
 from typing import Any
 
 import structlog
@@ -13,7 +15,7 @@ from transcendent.errors import GateSettingsError
 from transcendent.gate import logs
 from transcendent.gate.database import check_version, connect
 from transcendent.gate.model import load_model
-from transcendent.gate.settings import PREFIX, Settings
+from transcendent.gate.settings import PREFIX, TRIED, Settings
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -30,8 +32,8 @@ def serve(settings: Settings) -> None:
             check_version(connection)
     finally:
         engine.dispose()
-    load_model(settings.artifact, settings.trusted, settings.public_key)
-    os.environ.update(as_environment(settings))
+    model = load_model(settings.artifact, settings.trusted, settings.public_key)
+    os.environ.update(as_environment(settings) | {TRIED: model.digest})
     logs.set_up(settings.log_level)  # the process that watches over workers logs too
     serving: dict[str, Any] = {
         "app": "transcendent.gate.app:create_app",
@@ -49,7 +51,10 @@ def serve(settings: Settings) -> None:
         uvicorn.run(**serving)
     else:
         config = uvicorn.Config(**serving)
-        Supervisor(config, [config.bind_socket()]).run()
+        supervisor = Supervisor(config, [config.bind_socket()])
+        supervisor.run()
+        if not supervisor.processes:
+            sys.exit(STARTUP_FAILURE)
 
 
 class Supervisor(Multiprocess):
@@ -60,17 +65,29 @@ class Supervisor(Multiprocess):
     """
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have died; stop if one cannot even start."""
-        for place, process in enumerate(self.processes):
+        """Replace workers that have died. One that cannot start is left out; stop when none is left."""
+        for process in list(self.processes):
             if process.process.is_alive() or self.should_exit.is_set():
                 continue
+            self.processes.remove(process)
             if process.exitcode == STARTUP_FAILURE:
-                log.error("a worker cannot start: see above", process=process.pid)
-                self.should_exit.set()
-                return
+                log.error("a worker cannot start: see above", process=process.pid, left=len(self.processes))
+                continue
             log.warning("a worker died, and is started again", process=process.pid, code=process.exitcode)
-            self.processes[place] = Process(self.config, self.sockets)
-            self.processes[place].start()
+            self.processes.append(Process(self.config, self.sockets))
+            self.processes[-1].start()
+        if not self.processes:
+            self.should_exit.set()
+
+    def join_all(self) -> None:
+        """Wait until the workers have ended; kill those that take too long, as when they wait to start."""
+        end = time.monotonic() + (self.config.timeout_graceful_shutdown or 0) + 5
+        for process in self.processes:
+            process.process.join(max(0, end - time.monotonic()))
+            if process.process.is_alive():
+                log.error("a worker does not end, and is killed", process=process.pid)
+                process.process.kill()
+                process.process.join()
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

@@ -157,6 +157,8 @@ class Service:
 
     def _commit(self, jobs: list[Job]) -> None:
         jobs = [job for job in jobs if not job.future.cancelled()]  # nobody waits for these
+        if not jobs:
+            return
         try:
             keep(self.engine, [each for job in jobs for each in job.kept])
         except (SQLAlchemyError, psycopg.Error) as error:
