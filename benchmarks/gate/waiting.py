@@ -210,7 +210,7 @@ def draw(found: list[tuple[int, float, float]], path: Path) -> None:
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:
