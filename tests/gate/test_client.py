@@ -175,6 +175,25 @@ def test_an_answer_of_something_before_the_gate_is_an_error_too(body):
             thread.join()
 
 
+def test_an_infinite_number_is_a_problem_of_its_object_alone(gate, frame):
+    rows = frame[:3].copy()
+    rows.iloc[1, 2] = np.inf
+    with pytest.raises(GateError, match="1 of 3 objects") as error:
+        gate.client("infinite").decide(["a", "b", "c"], rows)
+    assert error.value.errors[0]["field"] == "objects[1].features.f2"
+    assert [each is None for each in error.value.decisions] == [False, True, False]
+
+
+def test_a_token_from_a_file_and_what_is_none(gate):
+    with GateClient(gate.address, gate.token("from a file", "client") + "\n") as client:
+        assert client.model()
+    for token in ("tg_1 2", "tg_\n1", "tg_\xe9"):
+        with pytest.raises(ValueError, match="not a token"):
+            GateClient(gate.address, token)
+    with pytest.raises(ValueError, match=r"a URL such as http://127\.0\.0\.1:8040, not '127"):
+        GateClient("127.0.0.1:8040")
+
+
 def test_a_gate_that_is_not_there():
     with (
         GateClient("http://127.0.0.1:1") as client,

@@ -156,7 +156,8 @@ class TestQuarantine:
         assert "dropped nothing" in run(*asked, "--yes").stderr
         assert "a month is written as 2026-11, not 'soon'" in run(*asked[:3], "soon", code=4).stderr
         assert Quarantine(engine).counts()["labelled"] == 1
-        assert "is not over" in run(*asked[:3], "2999-01", "--yes", code=4).stderr
+        for yes in ([], ["--yes"]):
+            assert "is not over" in run(*asked[:3], "2999-01", *yes, code=4).stderr
         with engine.connect() as connection:
             assert connection.execute(text("SELECT author FROM label")).scalars().all() == ["ann"]
 

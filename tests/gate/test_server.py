@@ -10,8 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import LinearSVC
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
@@ -275,6 +280,17 @@ class TestRefusals:
         save(budget(evaluator, rate=0.1).fit(X[:500], y[:500]), tmp_path / "budget")
         code, line = serve(tmp_path / "budget", "--database", database)
         assert (code, "depend on other objects: save its evaluator" in line) == (5, True)
+
+    def test_an_artifact_that_encodes_words(self, serve, database, problem, tmp_path):
+        X, y = problem
+        words = np.where(X[:500, 2] > 0, "upx", "none")
+        frame = pd.DataFrame(X[:500, :2], columns=["a", "b"]).assign(packer=words)
+        encoder = ColumnTransformer([("words", OneHotEncoder(), ["packer"])], remainder="passthrough")
+        detector = make_pipeline(encoder, LinearSVC(random_state=0))
+        save(InductiveEvaluator(detector, random_state=0).fit(frame, y[:500]), tmp_path / "words")
+        code, line = serve(tmp_path / "words", "--database", database)
+        assert (code, "its detector decides no rows of numbers" in line) == (5, True)
+        assert "encode them as numbers before the fit, or leave them out" in line
 
     def test_strangers_without_tokens(self, serve, artifact, database):
         code, line = serve(artifact, "--database", database, "--host", "0.0.0.0", "--no-tokens")

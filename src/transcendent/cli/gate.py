@@ -219,9 +219,16 @@ def drop_quarantine(
     yes: Annotated[bool, Option("--yes", help="Drop them; without it, they are only named.")] = False,
 ) -> None:
     """Drop all that was kept before a month, labelled or not. The history of labels stays."""
-    from transcendent.gate.database import drop_months, month_of, months_before, sweep_identities
+    from transcendent.gate.database import (
+        check_over,
+        drop_months,
+        month_of,
+        months_before,
+        sweep_identities,
+    )
 
     with _engine(database) as engine:
+        check_over(engine, month_of(before))
         found = months_before(engine, month_of(before))
         if not found and not yes:
             console.say(f"nothing is kept from before {before}.")

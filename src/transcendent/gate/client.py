@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,11 @@ class GateClient:
     """
 
     def __init__(self, address: str, token: str | None = None, *, timeout: float = 60) -> None:
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        if not address.startswith(("http://", "https://")):
+            raise ValueError(
+                f"the address of a gate is a URL such as http://127.0.0.1:8040, not {address!r}."
+            )
+        headers = {} if token is None else {"authorization": f"Bearer {_checked(token)}"}
         httpx2 = extra("httpx2", "gate-client")
         self._http = httpx2.Client(base_url=address, headers=headers, timeout=timeout)
         self._unreached = httpx2.TransportError
@@ -135,6 +140,13 @@ class GateClient:
         )
 
 
+def _checked(token: str) -> str:
+    token = token.strip()  # a file that it was written to ends with a line's end
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError("this is not a token that 'transcendent gate token create' printed.")
+    return token
+
+
 def _rows(X: Any) -> Iterable[dict[str, Any]]:
     if sp.issparse(X):
         rows = sp.csr_matrix(X)
@@ -149,6 +161,10 @@ def _rows(X: Any) -> Iterable[dict[str, Any]]:
             yield {"values": _plain(row)}
 
 
-def _plain(values: Any) -> list[float | None]:
-    """Return numbers as JSON has them: NaN is null, a missing value."""
-    return [None if value != value else value for value in np.asarray(values, dtype=np.float64).tolist()]
+def _plain(values: Any) -> list[float | str | None]:
+    """Return numbers as JSON has them: NaN is null, a missing value; infinity, which it has not, is text.
+
+    So the gate refuses an object with such a number, names the field, and decides the others.
+    """
+    numbers = np.asarray(values, dtype=np.float64).tolist()
+    return [None if each != each else each if abs(each) != inf else str(each) for each in numbers]

@@ -208,11 +208,8 @@ def in_words(month: int) -> str:
 
 def drop_months(engine: Engine, before: int) -> list[str]:
     """Detach and drop what was kept in months before one; labels stay. Return the months."""
+    check_over(engine, before)
     months = months_before(engine, before)
-    with engine.connect() as connection:
-        this = connection.execute(text(f"SELECT {_MONTH}")).scalar_one()
-    if before > this:
-        raise ValueError(f"{in_words(this)} is not over: give it, or a month before it.")
     return [month for month in months if _drop_month(engine, month_of(month))]
 
 
@@ -245,6 +242,14 @@ def _drop_month_now(engine: Engine, month: int) -> bool:
             connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
             connection.execute(text(f"DROP TABLE {name}"))
     return True
+
+
+def check_over(engine: Engine, before: int) -> None:
+    """Refuse to drop a month that is not over."""
+    with engine.connect() as connection:
+        this = in_words(connection.execute(text(f"SELECT {_MONTH}")).scalar_one())
+    if before > month_of(this):
+        raise ValueError(f"{this} is not over: the first month to keep is {this} or earlier.")
 
 
 def months_before(engine: Engine, before: int) -> list[str]:

@@ -1,6 +1,7 @@
 """The rejector that a gate serves: loaded from an artifact, and asked about objects."""
 
 import os
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,28 @@ def load_model(
     threadpoolctl.threadpool_limits(threads)
     traits = Traits.of(rejector)
     classes = np.asarray(traits.classes).tolist()
-    return Model(
+    model = Model(
         rejector, artifact.digest, Layout(features["count"], features["names"]), classes, artifact.manifest
+    )
+    _check_takes_numbers(path, model)
+    return model
+
+
+def _check_takes_numbers(path: Path, model: Model) -> None:
+    """Refuse a detector that decides no numbers, such as one that encodes a column of words."""
+    samples = [{"values": [value] * model.layout.width} for value in (0, 1)]
+    samples.append({"positions": [0], "values": [1]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in samples:
+            try:
+                model.rejector.decide(model.layout.read([{"id": "0", **sample}]).groups[0].rows)
+                return
+            except (ValueError, TypeError) as error:
+                reason = _first_line(error)
+    raise ArtifactError(
+        f"{path} cannot be served: its detector decides no rows of numbers ({reason}). If it has columns of "
+        "words, encode them as numbers before the fit, or leave them out of it."
     )
 
 
