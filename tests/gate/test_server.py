@@ -18,7 +18,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.svm import LinearSVC
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from typer.testing import CliRunner
 
@@ -67,19 +67,11 @@ class TestReady:
             assert (answer.status_code, answer.json()["status"]) == (200, status)
 
     def test_it_is_not_ready_without_its_database(self, gate):
-        name = make_url(gate.database).database
-        url = make_url(gate.database).set(database="postgres", drivername="postgresql+psycopg")
-        admin = create_engine(url, isolation_level="AUTOCOMMIT")
-        with admin.connect() as connection:
-            connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false"))
-            sql = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-            connection.execute(text(sql))
+        with away(gate.database):
             answer = httpx2.get(f"{gate.address}/readyz")
             assert (answer.status_code, answer.json()["status"]) == (503, 503)
             assert "the database cannot be used" in answer.json()["detail"]
             assert httpx2.get(f"{gate.address}/healthz").status_code == 200
-            connection.execute(text(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true"))
-        admin.dispose()
         assert httpx2.get(f"{gate.address}/readyz").status_code == 200
 
     def test_it_is_not_ready_with_tables_of_another_version(self, gate):

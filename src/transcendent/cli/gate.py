@@ -69,16 +69,11 @@ def _with_extra(function: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _engine(database: str | None) -> Iterator["Engine"]:
-    from transcendent.gate.database import check_version, connect
+    from transcendent.gate.database import opened
     from transcendent.gate.settings import read_settings
 
-    engine = connect(read_settings(database=database).database.get_secret_value())
-    try:
-        with engine.connect() as connection:
-            check_version(connection)
+    with opened(read_settings(database=database).database.get_secret_value()) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 @_command(app)

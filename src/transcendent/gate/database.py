@@ -6,7 +6,8 @@ the id alone names the partition, and the ids of later months are larger.
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -157,6 +158,18 @@ def check_version(connection: Connection) -> None:
             f"the database has version {found or 'none'}, this gate needs {needed}: "
             "run 'transcendent gate migrate'."
         )
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """Connect to a database of the right version, and close the connections in the end."""
+    engine = connect(url)
+    try:
+        with engine.connect() as connection:
+            check_version(connection)
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def make_months(engine: Engine) -> None:

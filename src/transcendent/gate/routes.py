@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
-from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 
@@ -234,7 +233,6 @@ def is_ready(app: Any) -> str | None:
         return "a thread of the gate has died."
     try:
         with app.state.engine.connect() as connection:
-            connection.execute(text("SELECT 1"))
             check_version(connection)
     except (SQLAlchemyError, TranscendentError) as error:
         return f"the database cannot be used ({type(error).__name__})."

@@ -13,7 +13,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from transcendent.errors import GateSettingsError
 from transcendent.gate import logs
-from transcendent.gate.database import check_version, connect
+from transcendent.gate.database import opened
 from transcendent.gate.model import load_model
 from transcendent.gate.settings import PREFIX, TRIED, Settings
 
@@ -26,12 +26,8 @@ def serve(settings: Settings) -> None:
         raise GateSettingsError(
             f"artifact is not set: name it, as in 'gate serve ARTIFACT', or put it in {PREFIX}ARTIFACT."
         )
-    engine = connect(settings.database.get_secret_value())
-    try:
-        with engine.connect() as connection:
-            check_version(connection)
-    finally:
-        engine.dispose()
+    with opened(settings.database.get_secret_value()):
+        pass  # it has to be there, and of the right version
     model = load_model(settings.artifact, settings.trusted, settings.public_key)
     os.environ.update(as_environment(settings) | {TRIED: model.digest})
     logs.set_up(settings.log_level)  # the process that watches over workers logs too
