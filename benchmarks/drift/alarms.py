@@ -7,7 +7,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from guarantees import objects
+from guarantees import Problem
 from river import drift as river
 from scipy.stats import binom
 from tables import markdown, run_all, save
@@ -17,6 +17,7 @@ from transcendent.monitoring import DriftMonitor, HarmMonitor
 from transcendent.monitoring.alarms import JointEvidence
 from transcendent.plots.base import COLOURS
 
+TWO_CLASSES = Problem(2)
 CALIBRATION = 2000
 STREAM = 5000
 AUDITED = 16
@@ -46,7 +47,7 @@ def no_drift_block(seed: int) -> dict[str, int]:
     generator, found = np.random.default_rng([0, seed]), dict.fromkeys(("drift", "credibility", "harm"), 0)
     for i in range(_BLOCK):
         judge = _judge(generator)
-        scores, y, labels = objects(generator, STREAM, 2)
+        scores, y, labels = TWO_CLASSES.objects(generator, STREAM)
         monitor = DriftMonitor.of(judge, threshold=100, random_state=_BLOCK * seed + i)
         decisions = monitor.update_scores(scores, labels)
         fed = JointEvidence.start(2, "jumper", "ville", 100.0)
@@ -83,12 +84,12 @@ def no_drift() -> str:
 def _judge(generator: np.random.Generator) -> ScoreEvaluator:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ScoreEvaluator().fit(*objects(generator, CALIBRATION, 2))
+        return ScoreEvaluator().fit(*TWO_CLASSES.objects(generator, CALIBRATION))
 
 
 def _true_error(judge: ScoreEvaluator) -> float:
     """The error among accepted answers, from many objects."""
-    scores, y, labels = objects(np.random.default_rng(99), 100_000, 2)
+    scores, y, labels = TWO_CLASSES.objects(np.random.default_rng(99), 100_000)
     accepted = judge.decide(scores, labels).accepted
     return float(np.mean(labels[accepted] != y[accepted]))
 
@@ -113,7 +114,7 @@ def share_changed(kind: str) -> Any:
 
 def stream(generator: np.random.Generator, kind: str) -> tuple[Any, Any]:
     """Scores and answers about objects whose evidence for their own class shrinks as the world moves."""
-    scores, y, _ = objects(generator, STREAM, 2)
+    scores, y, _ = TWO_CLASSES.objects(generator, STREAM)
     moved = np.where(y == 1, 1.0, 0.3) * share_changed(kind)
     suspicion = (scores[:, 0] - scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
     return np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)

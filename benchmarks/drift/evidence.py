@@ -1,6 +1,5 @@
 """What every model and measure says about every object, computed once per data set and seed, and kept."""
 
-import os
 import sys
 import time
 import warnings
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept import CACHE, keep, maker
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -29,7 +29,6 @@ from transcendent.measures import (
 )
 from transcendent.temporal import Backtest, TimeSplit
 
-CACHE = Path(os.environ.get("TRANSCENDENT_CACHE", "benchmarks/drift/cache"))
 DETECTORS = {
     "LinearSVC": LinearSVC(C=0.1),
     "random forest": RandomForestClassifier(100, n_jobs=2),
@@ -114,10 +113,9 @@ def gather(
     name: str, seed: int, data: Dataset, split: TimeSplit, measures: dict[str, Any] | None = None
 ) -> Evidence:
     """Evidence about the test objects from models fitted on two thirds of the training rows; kept on disk."""
-    path = CACHE / f"{name}-{seed}.npz"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _compute(path, seed, data, split, parts() if measures is None else measures)
+    path, available = CACHE / f"{name}-{seed}.npz", parts() if measures is None else measures
+    made_by = maker(__file__, str(Path(__file__).with_name("tried.py")), settings=repr(available))
+    keep(path, lambda: _compute(path, seed, data, split, available), made_by)
     with np.load(path, allow_pickle=False) as stored:
         names, detectors = stored["names"].tolist(), stored["detectors"].tolist()
         return Evidence(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept import keep, maker
 from lightgbm import LGBMClassifier
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import TruncatedSVD
@@ -64,9 +65,12 @@ def data(kind: str) -> Dataset:
 def run(cache: Path, kind: str, judge: str, labels: int, seed: int) -> dict[str, float]:
     """A summary of the months from 2013 on; 15% of every month are rejected."""
     path = cache / f"judge-{kind}-{judge}-{labels}-{seed}.json"
-    if path.exists():
-        found: dict[str, float] = json.loads(path.read_text())
-        return found
+    keep(path, lambda: _compute(path, kind, judge, labels, seed), maker(__file__))
+    found: dict[str, float] = json.loads(path.read_text())
+    return found
+
+
+def _compute(path: Path, kind: str, judge: str, labels: int, seed: int) -> None:
     apps = data(kind)
     opinions = [SecondOpinion(model, Probability()) for model in OPINIONS[judge]]
     ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure(opinions, bag="all"), verbose=False)
@@ -92,12 +96,10 @@ def run(cache: Path, kind: str, judge: str, labels: int, seed: int) -> dict[str,
     found["seconds"] = (time.process_time() - started) / len(result.periods)
     path.write_text(json.dumps(found))
     sys.stderr.write(f"{path.stem}: {found['caught_at_15']:.3f} caught, F1 {found['f1_kept_at_15']:.3f}\n")
-    return found
 
 
 def results(
     cache: Path, tasks: list[tuple[str, str, int]], seeds: Any = SEEDS
 ) -> dict[tuple[str, str, int], list[Any]]:
     """For each kind of data, judge and number of labels, what every seed gave."""
-    cache.mkdir(parents=True, exist_ok=True)
     return run_all(partial(run, cache), tasks, seeds)

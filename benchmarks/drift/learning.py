@@ -7,7 +7,7 @@ import loop as looping
 import matplotlib.pyplot as plt
 import numpy as np
 import promises as promising
-from evidence import CACHE
+from kept import CACHE
 from tables import AT_15, intervals, markdown, save
 
 from transcendent.plots.base import COLOURS

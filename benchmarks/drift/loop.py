@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from kept import keep, maker
 from lightgbm import LGBMClassifier
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, VotingClassifier
@@ -104,9 +105,12 @@ def protocol(end: str) -> Dataset:
 def run(cache: Path, detector: str, choice: str, labels: int, seed: int, end: str) -> dict[str, float]:
     """Mean monthly F1, FNR and FPR of all answers, and F1 of those kept at two rejection rates."""
     path = cache / f"learning-{detector}-{choice}-{labels}-{seed}-{end}.json"
-    if path.exists():
-        found: dict[str, float] = json.loads(path.read_text())
-        return found
+    keep(path, lambda: _compute(path, detector, choice, labels, seed, end), maker(__file__))
+    found: dict[str, float] = json.loads(path.read_text())
+    return found
+
+
+def _compute(path: Path, detector: str, choice: str, labels: int, seed: int, end: str) -> None:
     apps = protocol(end)
     measure, choose, audit = CHOICES[choice]
     rejector = InductiveEvaluator(
@@ -134,12 +138,10 @@ def run(cache: Path, detector: str, choice: str, labels: int, seed: int, end: st
     found["seconds"] = (time.process_time() - started) / len(result.periods)
     path.write_text(json.dumps(found))
     sys.stderr.write(f"{path.stem}: F1 {found['f1']:.3f}, {found['seconds']:.1f} s a month\n")
-    return found
 
 
 def results(
     cache: Path, tasks: list[tuple[str, str, int]], seeds: Any = SEEDS, end: str = "2019"
 ) -> dict[tuple[str, str, int], list[Any]]:
     """For each detector, choice and number of labels, what every seed gave."""
-    cache.mkdir(parents=True, exist_ok=True)
     return run_all(partial(run, cache, end=end), tasks, seeds)

@@ -22,10 +22,10 @@ OPINION = SecondOpinion(LGBMClassifier(n_estimators=50, verbose=-1, n_jobs=1), P
 SVM = LinearSVC(C=0.1)
 WAYS: dict[str, tuple[Any, Retraining | None]] = {
     "nothing": ("auto", None),
-    "the judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, learns="judge")),
-    "detector and judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100)),
-    "the detector, margin": ("auto", Retraining(100)),
-    "the detector, and chosen labels calibrate, too": ("auto", Retraining(100)),
+    "the judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, "drawn", learns="judge")),
+    "detector and judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, "drawn")),
+    "the detector, margin": ("auto", Retraining(100, "drawn")),
+    "the detector, and chosen labels calibrate, too": ("auto", Retraining(100, "drawn")),
 }
 
 

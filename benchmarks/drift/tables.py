@@ -7,8 +7,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from evidence import CACHE
 from joblib import Parallel, delayed
+from kept import CACHE
 from scipy.stats import t
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"

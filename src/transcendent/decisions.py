@@ -195,7 +195,10 @@ class Decisions:
 class Rejector(Protocol):
     """A classifier that can also say which of its answers to trust.
 
-    An attribute is optional: ``evolves = True`` if it changes while it decides.
+    Two attributes are optional. ``depends_on_others = True`` declares that what it decides about an object
+    depends on which other objects it is given with: all objects of a period are then decided in one call,
+    and nobody decides them in parts or serves it object by object. ``evolves = True`` declares that it
+    changes while it decides, so that its decisions depend on the objects before.
     """
 
     def predict(self, X: Any) -> AnyArray:

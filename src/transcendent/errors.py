@@ -75,6 +75,10 @@ class CalibrationWarning(UserWarning):
     """Calibration works, but with less evidence than a reader of the numbers would assume."""
 
 
+class CopiesWarning(CalibrationWarning):
+    """Rows equal others: some were not learnt, since those calibrate, or a promise rests on copies."""
+
+
 class TemporalBiasError(TranscendentError, ValueError):
     """The split would give results that cannot be had in deployment; the message names the bias."""
 

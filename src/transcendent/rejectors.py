@@ -19,6 +19,9 @@ class Traits:
         The number of columns it was fitted on.
     evolves : bool
         Whether it changes while it decides.
+    depends_on_others : bool
+        Whether its decision about an object depends on other objects: those of the same call or, if it
+        evolves, those of earlier ones.
     takes_labels : bool
         Whether it judges scores, beside which it is given the detector's answers.
     rethresholds : bool
@@ -35,12 +38,15 @@ class Traits:
         The thresholds in use, and what they promise.
     lacks_thresholds : bool
         Whether it was calibrated, but no search has found thresholds.
+    n_left_out : int
+        Number of rows that did not train when it learnt, since they equal rows that calibrate.
     """
 
     classes: AnyArray | None
     feature_names: AnyArray | None
     n_features: int | None
     evolves: bool
+    depends_on_others: bool
     takes_labels: bool
     rethresholds: bool
     has_p_values: bool
@@ -49,6 +55,7 @@ class Traits:
     calibrations: list[Any]
     results: list[Any]
     lacks_thresholds: bool
+    n_left_out: int
 
     @classmethod
     def of(cls, rejector: Any) -> "Traits":
@@ -57,11 +64,13 @@ class Traits:
         inner = getattr(outer, "evaluator_", outer)
         judges = getattr(inner, "judges_", [inner])
         deciding = judges if inner is outer else [outer]
+        evolves = bool(getattr(rejector, "evolves", False))
         return cls(
             classes=getattr(rejector, "classes_", None),
             feature_names=getattr(rejector, "feature_names_in_", None),
             n_features=getattr(rejector, "n_features_in_", None),
-            evolves=bool(getattr(rejector, "evolves", False)),
+            evolves=evolves,
+            depends_on_others=evolves or bool(getattr(rejector, "depends_on_others", False)),
             takes_labels="labels" in signature(getattr(rejector, "rejector", rejector).fit).parameters,
             rethresholds=hasattr(rejector, "rethreshold"),
             has_p_values=hasattr(inner, "predict_p") and inner is outer,
@@ -70,6 +79,7 @@ class Traits:
             calibrations=_of_each(judges, "calibration_"),
             results=_of_each(deciding, "result_"),
             lacks_thresholds=not all(hasattr(judge, "result_") for judge in getattr(outer, "judges_", ())),
+            n_left_out=getattr(inner, "n_left_out_", 0),
         )
 
 

@@ -14,6 +14,7 @@ from sklearn.svm import LinearSVC
 from tests.artifacts.test_refusals import OURS, THEIRS
 from transcendent import InductiveEvaluator
 from transcendent.artifacts.mlflow import load_model, log_model, save_model
+from transcendent.baselines import CPReject
 from transcendent.errors import ArtifactError
 
 X, y = make_classification(400, random_state=0)
@@ -66,6 +67,13 @@ def test_a_folder_in_a_fresh_process(ice, tmp_path):
         check=True,
     )
     assert int(done.stdout) == ice.decide(ROWS).accepted.sum()
+
+
+def test_pyfunc_serves_none_whose_decisions_depend_on_other_objects(tmp_path):
+    save_model(CPReject(LinearSVC(random_state=0), random_state=0).fit(X, y), tmp_path / "model")
+    with pytest.raises(ArtifactError, match="depends on other objects"):
+        mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert len(load_model(str(tmp_path / "model")).decide(X)) == len(X)
 
 
 def test_only_the_environment_says_what_pyfunc_trusts(tmp_path, monkeypatch):

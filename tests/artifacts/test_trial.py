@@ -50,19 +50,17 @@ def test_an_honest_artifact_is_tried_once(saved, monkeypatch):
         trial.try_out(artifact, [TREE])
 
 
-def test_a_process_that_crashes(saved):
-    forest = ice(RandomForestClassifier(2, random_state=0))
-    for tree in forest.detectors_[0].estimator.estimators_:
-        state = tree.tree_.__getstate__()
-        state["nodes"]["left_child"] = state["nodes"]["right_child"] = 10**12
-        tree.tree_.__setstate__(state)
+def test_a_process_that_crashes(saved, monkeypatch):
+    crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    monkeypatch.setattr(trial, "_CODE", crash)
     with pytest.raises(ArtifactError, match=r"ended by SIGSEGV\. .* only a signature says who made it"):
-        trial.try_out(saved(forest), [TREE])
+        trial.try_out(saved(ice(LinearSVC())))
 
 
 def test_a_process_out_of_memory(saved):
     wide = ice(make_pipeline(PolynomialFeatures(2), LinearSVC()))
-    wide.detectors_[0].estimator.steps[0][1]._n_out_full = 10**10
+    expansion = wide.detectors_[0].estimator.steps[0][1]
+    expansion.set_params(degree=14).fit(X)
     with pytest.raises(ArtifactError, match=r"needed more than [\d,]+ MB of memory"):
         trial.try_out(saved(wide))
 
@@ -123,6 +121,17 @@ class TestInThisProcess:
         self.answer(monkeypatch, capsys, saved(ice(LogisticRegression())), X[:3])
         np.testing.assert_array_equal(seen[0], X[:3])
         assert {rows.shape[1] for rows in seen} == {20}
+
+    def test_rows_nobody_knows_before(self, saved, monkeypatch, capsys):
+        seen = []
+        monkeypatch.setattr(InductiveEvaluator, "decide", lambda self, rows: seen.append(rows))
+        artifact = saved(ice(LogisticRegression()))
+        for _ in range(2):
+            self.answer(monkeypatch, capsys, artifact)
+        first, second = (seen[0], seen[1], seen[2].toarray()), (seen[3], seen[4], seen[5].toarray())
+        for once, again in zip(first, second, strict=True):
+            assert once.shape == again.shape
+            assert (once != again).any()
 
     def test_no_memory(self, saved, monkeypatch, capsys):
         def decide(*_):

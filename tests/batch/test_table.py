@@ -453,7 +453,7 @@ class TestRefusals:
         evolving = DroidEvolver().fit(X[:1000], Y[:1000])
         most_confident = CPReject(LogisticRegression()).fit(X[:1000], Y[:1000])
         for rejector in (budget, evolving, most_confident):
-            with pytest.raises(ValueError, match="depends on those it is given with"):
+            with pytest.raises(ValueError, match="depends on other objects"):
                 decide(rejector, table, tmp_path / "out")
         with pytest.raises(ValueError, match="judges scores"):
             decide(ScoreEvaluator(), table, tmp_path / "out")

@@ -1,6 +1,8 @@
 """The code a command ends with is the documented one, in the process of the test: it takes no imports."""
 
+import os
 import re
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -56,6 +58,10 @@ def made(tmp_path_factory):
     frame.assign(b=pd.Timestamp("2024-01-01")).to_parquet(folder / "dates.parquet")
     for name in ("undated.csv", "text.csv", "dates.parquet"):
         (folder / name).with_suffix(".toml").write_text(TOML.replace("x.csv", name))
+    long = frame.round().astype({"b": int}).astype({"b": object})
+    long.loc[3, "b"] = 10**399
+    long.to_csv(folder / "long.csv", index=False)
+    (folder / "scaler.toml").write_text(TOML.replace("svm.LinearSVC", "preprocessing.StandardScaler"))
     (folder / "numbered.toml").write_text(TOML.replace('"t"', '"n"'))
     (folder / "folder").mkdir()
     frame.to_parquet(folder / "x.parquet")
@@ -108,6 +114,8 @@ def run(made, monkeypatch):
         (4, "backtest dates.toml"),
         (4, "decide ok.transcendent text.csv"),
         (4, "decide ok.transcendent dates.parquet"),
+        (4, "decide ok.transcendent long.csv"),
+        (3, "fit scaler.toml -o x.transcendent"),
         (5, "info junk"),
         (5, "verify junk"),
         (5, "decide junk x.csv"),
@@ -209,3 +217,45 @@ def test_csv_on_a_terminal_is_escaped(run, capsys, monkeypatch):
     )
     deciding.write_table(table, Path("-"))
     assert "a\\x1b[2J" in capsys.readouterr().out
+
+
+def test_a_long_integer_is_named_by_its_place(run):
+    said = run("decide ok.transcendent long.csv").stderr
+    assert "long.csv: Input X contains infinity or a value too large" in said
+    assert "It is in row 3, column 1 ('b')." in said
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_file_whose_name_is_not_utf8(run, made, json):
+    name = os.fsdecode(b"caf\xe9.csv")
+    (made / name).write_bytes((made / "x.csv").read_bytes())
+    done = run(f"decide ok.transcendent {name} --out named.csv {json}")
+    assert done.exit_code == 0, done.output
+    assert set(pd.read_csv(made / "named.csv")["file"]) == {"caf\ufffd.csv"}
+
+
+class TestWithoutStreams:
+    """Processes that are started with some of the standard streams closed, or with hardly an environment."""
+
+    def ended(self, made, shell, **given):
+        command = f"{sys.executable} -m transcendent {shell}"
+        return subprocess.run(["sh", "-c", command], cwd=made, capture_output=True, text=True, **given)
+
+    def test_no_standard_output(self, made):
+        done = self.ended(made, "info ok.transcendent >&-")
+        assert (done.returncode, done.stderr) == (
+            7,
+            "error: standard output is closed: to see nothing, send it to /dev/null.\n",
+        )
+
+    def test_no_standard_error(self, made):
+        before = (made / "junk").read_bytes()
+        assert self.ended(made, "info junk 2>&-").returncode == 5
+        assert (made / "junk").read_bytes() == before
+
+    def test_hardly_an_environment(self, made):
+        nowhere = {"HOME": "/nonexistent", "TMPDIR": "/nonexistent", "LC_ALL": "C"}
+        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
+        done = self.ended(made, "info ok.transcendent <&-", env=kept | nowhere)
+        assert done.returncode == 0, done.stderr
+        assert "InductiveEvaluator" in done.stdout

@@ -325,6 +325,15 @@ def test_a_gate_learns_from_labels_that_came_later(here):
     assert "has no column 'f03'; besides the features there are" in run(f"{learn} -o x", code=4).stderr
     frame[frame["first_seen"] < "2020-09"].to_csv("labelled.csv", index=False)
     assert "are among the rows the gate was fitted on" in run(f"{learn} -o x", code=4).stderr
+    copies = frame[frame["first_seen"] < "2020-06"].dropna(subset="verdict")
+    copies.assign(sha256="again-" + copies["sha256"].astype(str)).to_csv("labelled.csv", index=False)
+    said = run(f"{learn} -o copies").stdout
+    left_out = load("copies").n_left_out_
+    assert 0 < left_out < len(copies)
+    assert (
+        f"{len(copies)} labelled objects, {left_out} of which equal calibration objects and do not train"
+        in said
+    )
 
 
 def test_a_share_may_be_a_percentage(here):

@@ -179,6 +179,9 @@ search = { constraints = "rejection_rate <= 10%" }
         (DETECTOR + '[rejectors.ICE.search]\nobjective = "recal"\n', 5, "did you mean 'recall'?"),
         (DETECTOR + '[rejectors.ICE.search]\nconstraints = ["recal >= 1"]\n', 5, "no metric 'recal'"),
         (DETECTOR + "[rejectors]\nICE = 3\n", 5, "must be a table"),
+        ('[detector]\nclass = "sklearn.preprocessing.MinMaxScaler"\n', 2, "MinMaxScaler is not a classifier"),
+        ('[detector]\nclass = "sklearn.linear_model.Ridge"\n', 2, "Ridge is not a classifier"),
+        ('[detector]\nsteps = [{ class = "sklearn.linear_model.Ridge" }]\n', 2, "Ridge is not a classifier"),
     ],
 )
 def test_errors_name_the_line_and_the_way_out(tmp_path, text, line, said):

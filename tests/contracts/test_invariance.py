@@ -37,17 +37,7 @@ from transcendent.measures import (
     ProbabilityMargin,
 )
 from transcendent.measures.base import FunctionMeasure
-
-JUDGE_BATCHES = (
-    "CP-Reject",
-    "CP-Reject, k errors",
-    "budget",
-    "budget, CP-Reject",
-    "stream",
-    "stream, CP-Reject",
-    "DroidEvolver",
-)
-"""What these decide about an object depends on the objects beside it or before it, by definition."""
+from transcendent.rejectors import Traits
 
 N_TRAIN = 600
 METRICS = ("euclidean", "cosine", "jaccard")
@@ -110,7 +100,7 @@ def cases():
             rejector = InductiveEvaluator(detector, measure=measure, random_state=0)
             yield f"{kind}-{i}-{name_of(pair)}", rejector, kind
     for name, rejector in REJECTORS.items():
-        if name not in JUDGE_BATCHES:
+        if not Traits.of(rejector).depends_on_others:
             yield name, clone(rejector), "dense"
     projected = make_pipeline(PCA(10, random_state=0), LinearSVC())
     yield "squashed margin, single", ProbabilityThresholds(projected, random_state=0), "single"

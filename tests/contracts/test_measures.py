@@ -22,6 +22,8 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
+from tests.contracts.test_rejectors import check_equal_matrices
+from transcendent import InductiveEvaluator
 from transcendent.measures import (
     CentroidDistance,
     Density,
@@ -95,6 +97,13 @@ SPARSE = [
     and getattr(pair[0], "estimator", None) is None
 ]
 
+DISTANCES = [
+    (make(metric=metric), LinearSVC())
+    for make in (NeighbourRatio, NeighbourDistance, CentroidDistance, NeighbourShare)
+    for metric in ("euclidean", "cosine", "jaccard")[: 3 if issubclass(make, NeighbourDistance) else 2]
+]
+ONE_OF_EACH = {type(pair[0]): pair for pair in SPARSE[::-1] if not hasattr(pair[0], "metric")}.values()
+
 
 def name(pair):
     return f"{type(pair[0]).__name__}-{type(pair[1]).__name__}"
@@ -159,6 +168,23 @@ def test_sparse_rows_are_scored(pair):
     sparse = checked_scores(measure, measure.scores(detector, rows), (len(X), 3))
     if measure.needs_rows:  # the others only pass on what the detector says, and some detectors differ
         np.testing.assert_allclose(sparse, dense, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+@pytest.mark.parametrize("pair", [*ONE_OF_EACH, *DISTANCES], ids=name)
+def test_an_equal_matrix_gives_equal_decisions(pair):
+    """Halves of entries, any order and format, explicit zeros, dense rows: at fit and at decide."""
+    check_equal_matrices(InductiveEvaluator(pair[1], measure=pair[0], random_state=0))
+
+
+@pytest.mark.parametrize("pair", DISTANCES, ids=name)
+def test_distances_take_dense_rows_after_sparse_ones_and_the_reverse(pair):
+    X, y = data(2)
+    X = np.where(np.abs(X) > 1, X, 0.0)
+    for fit, asked in ((X, sp.csr_matrix), (sp.csr_matrix(X), np.asarray)):
+        measure, detector = fitted(pair, fit, y)
+        expected = measure.scores(detector, fit[:50])
+        np.testing.assert_allclose(measure.scores(detector, asked(X[:50])), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

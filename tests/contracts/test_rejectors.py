@@ -1,8 +1,11 @@
 """What every rejector must do, whoever wrote it."""
 
 import pickle
+from copy import deepcopy
+from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
@@ -24,6 +27,7 @@ from transcendent import (
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.measures import CombinedMeasure, NeighbourRatio, SecondOpinion, drift_measure
+from transcendent.rejectors import Traits
 
 SVM = LinearSVC(random_state=0)
 PARTS = ["auto", SecondOpinion(BernoulliNB()), NeighbourRatio(3, metric="cosine")]
@@ -108,10 +112,86 @@ def test_fitting_again_starts_anew(fitted):
     same(fitted.fit(X[:600], Y[:600]).decide(NEW), first)
 
 
+def decided_in_parts(fitted, size):
+    """What is decided in parts of this size, each by a copy that has decided nothing; None if refused."""
+    stored = pickle.dumps(fitted)
+    try:
+        parts = [pickle.loads(stored).decide(NEW[i : i + size]) for i in range(0, 60, size)]
+    except ValueError:
+        return None
+    return [(label, ok) for part in parts for label, ok in zip(part.labels, part.accepted, strict=True)]
+
+
+def test_decisions_depend_on_other_objects_where_it_declares_so(fitted):
+    whole = decided_in_parts(fitted, 60)
+    assert whole is not None
+    for size in (1, 20):
+        alike = decided_in_parts(fitted, size) == whole
+        assert alike != Traits.of(fitted).depends_on_others
+
+
+def test_those_that_evolve_depend_on_other_objects(fitted):
+    traits = Traits.of(fitted)
+    assert traits.depends_on_others or not traits.evolves
+    assert getattr(fitted, "depends_on_others", False) == traits.depends_on_others
+
+
 def test_takes_sparse_rows(rejector):
-    dense = clone(rejector).fit(X[:600], Y[:600]).decide(NEW)
+    fitted = clone(rejector).fit(X[:600], Y[:600])
+    dense = deepcopy(fitted).decide(NEW)
+    same(fitted.decide(sp.csc_array(NEW)), dense)
     sparse = clone(rejector).fit(sp.csr_matrix(X[:600]), Y[:600]).decide(sp.csr_matrix(NEW))
     assert np.mean(dense.labels == sparse.labels) > 0.98
+
+
+def forms(dense):
+    """One matrix in the forms that SciPy has for it, entries in parts or in any order among them."""
+    S = sp.csr_matrix(dense)
+    entries, (rows, columns) = S.data, dense.nonzero()
+    halves = (np.repeat(entries / 2, 2), np.repeat(S.indices, 2), S.indptr * 2)
+    turned = np.concatenate([np.arange(start, end)[::-1] for start, end in pairwise(S.indptr)])
+    lying = sp.csr_matrix(halves, shape=S.shape)
+    lying.has_canonical_format = True
+    in_parts = (np.append(entries / 2, entries / 2), (np.tile(rows, 2), np.tile(columns, 2)))
+    zero = (np.append(entries, 0.0), (np.append(rows, 0), np.append(columns, np.argmin(np.abs(dense[0])))))
+    return {
+        "halves": sp.csr_matrix(halves, shape=S.shape),
+        "unsorted": sp.csr_matrix((entries[turned], S.indices[turned], S.indptr), shape=S.shape),
+        "believed canonical": lying,
+        "coordinates": sp.coo_array(in_parts, shape=S.shape),
+        "columns": sp.csc_matrix(S),
+        "lists": sp.lil_matrix(S),
+        "keys": sp.dok_array(S),
+        "whole numbers": sp.csr_matrix(S, dtype=np.int8),
+        "explicit zero": sp.coo_matrix(zero, shape=S.shape),
+        "dense": dense,
+        "frame": pd.DataFrame(dense),
+        "list": dense.tolist(),
+    }
+
+
+COUNTS = np.clip(np.round(X[:420] * 2), 0, 4)
+FORMS = forms(COUNTS[300:])
+
+
+def check_equal_matrices(rejector):
+    S = sp.csr_matrix(COUNTS)
+    fitted = clone(rejector).fit(S[:300], y[:300])
+    expected = deepcopy(fitted).decide(S[300:])
+    for form in FORMS.values():
+        before = deepcopy(form)
+        same(deepcopy(fitted).decide(form), expected)
+        if sp.issparse(form):
+            assert (form != before).nnz == 0
+            assert form.nnz == before.nnz  # nothing was summed in what is the caller's
+    halves = forms(COUNTS[:300])["halves"]
+    same(clone(rejector).fit(halves, y[:300]).decide(S[300:]), expected)
+    assert halves.nnz == 2 * S[:300].nnz  # as it was
+
+
+@pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+def test_an_equal_matrix_gives_equal_decisions(rejector):
+    check_equal_matrices(rejector)
 
 
 def test_refuses_to_decide_before_fit(rejector):
@@ -129,6 +209,16 @@ def test_refuses_missing_values(fitted):
     rows[0, 0] = np.nan
     with pytest.raises(ValueError, match="NaN"):
         fitted.decide(rows)
+    with pytest.raises(ValueError, match="X is a masked array"):
+        fitted.decide(np.ma.masked_invalid(rows))
+
+
+def test_refuses_masked_arrays(rejector):
+    """Whose mask everything would ignore."""
+    masked = np.ma.masked_greater(X, 1.0)
+    for rows in (masked, np.ma.masked_array(X), list(masked)):
+        with pytest.raises(ValueError, match=r"X is a masked array.*X\.filled\(0\)"):
+            rejector.fit(rows, Y)
 
 
 def test_refuses_one_class(rejector):

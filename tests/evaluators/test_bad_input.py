@@ -101,6 +101,11 @@ class TestEveryEvaluator:
         with pytest.raises(ValueError, match="infinity"):
             clone(evaluator).fit(X, np.where(np.arange(300) == 5, np.inf, y))
 
+    @pytest.mark.parametrize("kind", [list, tuple, pd.Series, lambda labels: np.array(labels, dtype=object)])
+    def test_labels_of_different_types(self, evaluator, kind):
+        with pytest.raises(ValueError, match=r"different types, such as 'spam' and 0: make them one"):
+            clone(evaluator).fit(X, kind([0 if label else "spam" for label in y]))
+
     def test_not_fitted(self, evaluator):
         for call in (
             lambda e: e.decide(X),
@@ -422,6 +427,12 @@ class TestScores:
         with pytest.raises(ValueError, match="NaN or infinity"):
             ScoreEvaluator().fit(self.scores, y, y).decide(scores, y)
 
+    def test_masked_scores(self):
+        with pytest.raises(ValueError, match="scores is a masked array"):
+            ScoreEvaluator().fit(np.ma.masked_greater(self.scores, 0), y, y)
+        with pytest.raises(ValueError, match="scores is a masked array"):
+            ScoreEvaluator().fit(self.scores, y, y).decide(np.ma.masked_greater(self.scores, 0), y)
+
     def test_labels(self):
         with pytest.raises(ValueError, match="at least two distinct classes"):
             ScoreEvaluator().fit(self.scores, np.zeros(300), np.zeros(300))
@@ -439,6 +450,8 @@ class TestScores:
             ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y[:, None])
         with pytest.raises(ValueError, match="differ in length: 300, 300, 299"):
             ScoreEvaluator().fit(self.scores, y, y[:-1])
+        with pytest.raises(ValueError, match="labels of different types"):
+            ScoreEvaluator().fit(self.scores, [0 if label else "spam" for label in y], y)
 
     def test_scores_with_the_wrong_sign_are_noticed(self):
         suspicion = np.where(y == 1, 1.0, -1.0)

@@ -187,7 +187,8 @@ class TestStreams:
         X, y = make_classification(200, random_state=0)
         ice = InductiveEvaluator(LinearSVC(), random_state=0)
         save(StreamingBudget(ice, rate=0.1).fit(X, y), tmp_path / "stream.transcendent")
-        with pytest.raises(ValueError, match="state a command would not keep"):
+        np.savez(tmp_path / "rows.npz", X=X)
+        with pytest.raises(ValueError, match="changes while it decides"):
             decide_file(
                 tmp_path / "stream.transcendent", tmp_path / "rows.npz", None, Access([], None, False)
             )

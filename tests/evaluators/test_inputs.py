@@ -11,13 +11,18 @@ import sklearn
 from lightgbm import LGBMClassifier
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_classification
-from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from xgboost import XGBClassifier
 
@@ -337,3 +342,88 @@ def test_what_is_no_classifier_is_refused_in_one_sentence_with_a_recipe(make, de
     assert len(str(caught.value)) < 320
     with pytest.raises(TypeError, match=r"give an instance, LinearSVC\(\)"):
         make(LinearSVC).fit(X, y)
+
+
+class TestLabelsInAnotherOrder:
+    """Which belong to rows by position, and may have been meant by index."""
+
+    X, y = data(400)
+    frame, labels = pd.DataFrame(X).add_prefix("f"), pd.Series(y)
+    shuffled = np.random.default_rng(0).permutation(400)
+    said = r"y has the index values of X in another order.*y\.loc\[X\.index\]"
+
+    @every_evaluator
+    def test_is_warned_of(self, make):
+        with pytest.warns(UserWarning, match=self.said) as caught:
+            make(LogisticRegression()).fit(self.frame, self.labels.loc[self.shuffled])
+        assert [w.filename for w in caught] == [__file__]
+
+    @pytest.mark.parametrize(
+        "rejector", [CPReject(LinearSVC()), DroidEvolver(), RejectionBudget(CPReject(LinearSVC()), rate=0.1)]
+    )
+    def test_other_rejectors_warn_too(self, rejector):
+        with pytest.warns(UserWarning, match=self.said):
+            rejector.fit(self.frame, self.labels.loc[self.shuffled])
+
+    @pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+    def test_scores_too(self):
+        answers = (self.X[:, 0] > 0).astype(int)
+        scores = pd.DataFrame({0: self.X[:, 0], 1: -self.X[:, 0]})
+        with pytest.warns(UserWarning, match=self.said):
+            ScoreEvaluator().fit(scores, pd.Series(answers).loc[self.shuffled], answers)
+
+    def test_in_learn_and_recalibrate(self):
+        ice = InductiveEvaluator(LogisticRegression(), measure=NeighbourRatio(), random_state=0)
+        ice.fit(self.frame, self.labels)
+        with pytest.warns(UserWarning, match=self.said) as caught:
+            ice.recalibrate(self.frame, self.labels.loc[self.shuffled])
+        assert [w.filename for w in caught] == [__file__]
+        ice.fit(self.frame, self.labels)
+        with (
+            pytest.warns(UserWarning, match=self.said) as caught,
+            pytest.raises(ValueError, match="have another label here"),
+        ):
+            ice.learn(self.frame, self.labels.loc[self.shuffled])
+        assert [w.filename for w in caught] == [__file__]
+
+    def test_equal_and_unrelated_indexes_are_not(self):
+        ice = InductiveEvaluator(LogisticRegression(), random_state=0)
+        named = [f"app {i}" for i in self.shuffled]
+        for frame, labels in (
+            (self.frame, self.labels),
+            (self.frame.loc[self.shuffled], self.labels.loc[self.shuffled]),
+            (self.frame.set_axis(named), self.labels.set_axis(named)),
+            (self.frame.set_axis(named), self.labels),
+            (self.frame, self.labels.set_axis(range(1, 401))),
+            (self.frame, self.y),
+            (self.X, self.labels.loc[self.shuffled]),
+            (pl.from_pandas(self.frame), self.labels.loc[self.shuffled]),
+            (self.frame.set_axis([0] * 400), self.labels.set_axis([0] * 400)),
+        ):
+            ice.fit(frame, labels)
+
+
+def in_halves(rows):
+    """The same matrix, each entry in two parts."""
+    rows = sp.csr_matrix(rows)
+    parts = (np.repeat(rows.data / 2, 2), np.repeat(rows.indices, 2), rows.indptr * 2)
+    return sp.csr_matrix(parts, shape=rows.shape)
+
+
+def test_sparse_rows_that_a_pipeline_makes_are_summed():
+    rows, y = data()
+    rows = np.clip(np.round(rows), 0, 4)
+    decided = []
+    for step in (sp.csr_matrix, in_halves):
+        detector = make_pipeline(FunctionTransformer(step), LinearSVC(random_state=0))
+        ice = InductiveEvaluator(detector, measure=NeighbourRatio(), random_state=0).fit(rows[:400], y[:400])
+        decided.append(ice.decide(rows[400:]).p_values)
+    np.testing.assert_array_equal(*decided)
+
+
+def test_a_detector_whose_predict_comes_with_its_fit():
+    X, y = data()
+    stacked = StackingClassifier([("svm", LinearSVC()), ("nb", GaussianNB())])
+    assert not hasattr(stacked, "predict")
+    for detector in (stacked, make_pipeline(StandardScaler(), stacked)):
+        check(InductiveEvaluator(detector, random_state=0).fit(X[:400], y[:400]).decide(X[400:]), y[400:])

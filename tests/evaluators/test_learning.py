@@ -9,9 +9,10 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.exceptions import DataConversionWarning
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -25,9 +26,11 @@ from transcendent import (
     StreamingBudget,
     TransductiveEvaluator,
 )
+from transcendent._utils.digests import row_digests
 from transcendent.artifacts import load, save
 from transcendent.errors import CalibrationWarning, MeasureError
-from transcendent.measures import NeighbourRatio, SecondOpinion
+from transcendent.measures import Margin, NeighbourRatio, SecondOpinion
+from transcendent.measures.detector import Detector
 
 X, Y = make_classification(1600, n_informative=6, flip_y=0.1, random_state=0)
 OLD, ALL, NEW = slice(0, 800), slice(0, 1200), slice(1200, 1600)
@@ -46,6 +49,12 @@ def fitted(evaluator):
     return clone(evaluator).fit(X[OLD], Y[OLD])
 
 
+def trained(rows, calibrating):
+    """All rows but those that calibrate, in the order they are trained on: the new ones by content."""
+    old, new = np.setdiff1d(np.arange(800), calibrating), np.arange(800, rows)
+    return np.concatenate([old, new[np.argsort(row_digests(X[new]))]])
+
+
 @pytest.mark.parametrize("evaluator", EVALUATORS)
 @pytest.mark.parametrize("what", ["judge", "detector", "both"])
 def test_learning_against_fits_by_hand(evaluator, what):
@@ -53,7 +62,7 @@ def test_learning_against_fits_by_hand(evaluator, what):
     for earlier, now, rows, judge in zip(
         first.detectors_, learnt.detectors_, first.calibration_rows_, learnt.judges_, strict=True
     ):
-        others = np.setdiff1d(np.arange(1200), rows)
+        others = trained(1200, rows)
         assert np.array_equal(judge.calibration_.actual, Y[rows])
         fresh = clone(evaluator.estimator).fit(X[others], Y[others])
         expected = earlier.estimator if what == "judge" else fresh
@@ -87,7 +96,8 @@ def test_a_transductive_evaluator_leaves_out_the_old_rows_only(cv):
     np.testing.assert_array_equal(first.calibration_.scores, before.scores)
     first.learn(X[ALL], Y[ALL], what="both")
     assert first.calibration_.scores.shape == before.scores.shape
-    everything = clone(tce).fit(X[ALL], Y[ALL])
+    order = trained(1200, [])
+    everything = clone(tce).fit(X[order], Y[order])
     np.testing.assert_array_equal(first.estimator_.coef_, everything.estimator_.coef_)
     if cv == "loo":
         np.testing.assert_array_equal(first.calibration_.scores, everything.calibration_.scores[:800])
@@ -140,17 +150,39 @@ def test_what_cannot_learn_says_so():
 def test_other_rows_than_those_of_fit_are_refused_and_change_nothing():
     ice = fitted(EVALUATORS[0])
     expected = ice.decide(X[NEW]).credibility
-    shuffled = np.random.default_rng(0).permutation(1200)
-    for rows in (shuffled, np.arange(700), np.arange(400, 1200)):
-        with pytest.raises(
-            ValueError, match=r"the first 800 rows must be those .* row \d+ is|fit had 800 rows"
-        ):
+    for rows, lost, first in ((np.arange(700), 100, 700), (np.arange(400, 1200), 400, 0)):
+        said = f"{lost} of the 800 rows given to fit are not among these; the first is row {first} of"
+        with pytest.raises(ValueError, match=said):
             ice.learn(X[rows], Y[rows])
+    relabelled = np.where(np.isin(np.arange(1200), [7, 9]), 1 - Y[ALL], Y[ALL])
+    with pytest.raises(ValueError, match=r"2 of the 800 rows given to fit have another label here; .* row 7"):
+        ice.learn(X[ALL], relabelled)
+    with pytest.raises(ValueError, match="are not among these, 2 of them with another label; "):
+        ice.learn(X[1:1200], relabelled[1:])
+    said = r"800 of the 800 .* among these \(do the numbers have another precision or type, as float32"
+    with pytest.raises(ValueError, match=said):
+        ice.learn(X[ALL].astype(np.float32), Y[ALL])
     with pytest.raises(ValueError, match="features"):
         ice.learn(X[ALL, :5], Y[ALL])
     with pytest.raises(ValueError, match="missing labels"):
         ice.learn(X[ALL], [*Y[:1199].tolist(), None])
     np.testing.assert_array_equal(ice.decide(X[NEW]).credibility, expected)
+
+
+def test_copies_that_are_missing_are_not_taken_for_relabelled_rows():
+    twice = np.append(np.arange(500), np.arange(300))
+    ice = clone(EVALUATORS[0]).fit(X[twice], Y[twice])
+    said = "the 800 rows given to fit are not among these"
+    less = "of them copies of rows that are here less often than in fit; .* each as often as in fit"
+    for rows in (np.arange(500), np.arange(1200)):
+        with pytest.raises(ValueError, match=f"300 of {said}, 300 {less}"):
+            ice.learn(X[rows], Y[rows])
+    labels = np.where(np.arange(800) < 799, Y[twice], 1 - Y[twice])
+    with pytest.raises(ValueError, match="1 of the 800 rows given to fit have another label here"):
+        ice.learn(X[twice], labels)
+    labels[5] = 1 - labels[5]
+    with pytest.raises(ValueError, match=f"2 of {said}, 1 of them with another label, 1 {less}"):
+        ice.learn(X[twice[:-1]], labels[:-1])
 
 
 def test_the_last_search_is_used_again():
@@ -175,33 +207,103 @@ def test_a_loaded_evaluator_learns_as_the_saved_one(tmp_path):
     np.testing.assert_array_equal(loaded.learn(X[ALL], Y[ALL]).decide(X[NEW]).credibility, expected)
 
 
-def test_rows_in_another_order_within_a_class_are_refused():
-    """Else rows that the kept part was fitted on would calibrate."""
-    order = np.argsort(Y[OLD], kind="stable")
-    ice = clone(EVALUATORS[0]).fit(X[order], Y[order])
-    rng = np.random.default_rng(0)
-    shuffled = np.concatenate([rng.permutation(order[Y[order] == c]) for c in (0, 1)])
-    for what in ("judge", "detector"):
-        with pytest.raises(ValueError, match="the first 800 rows must be those given to fit"):
-            ice.learn(X[shuffled], Y[shuffled], what=what)
+ORDERED = SGDClassifier(max_iter=5, tol=None, shuffle=False)
+
+
+@pytest.mark.parametrize("what", ["judge", "detector", "both"])
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        *EVALUATORS,
+        InductiveEvaluator(ORDERED, measure=SecondOpinion(ORDERED, Margin()), random_state=0),
+        TransductiveEvaluator(ORDERED, cv=3, random_state=0),
+    ],
+)
+def test_rows_in_any_order_give_the_same_evaluator(evaluator, what):
+    if isinstance(evaluator, TransductiveEvaluator) and what != "both":
+        return
+    rows, y = with_a_new_class() if what == "both" else (X, Y)
+    decided = []
+    for order in (np.arange(1200), np.random.default_rng(1).permutation(1200)):
+        learnt = fitted(evaluator).learn(rows[order], y[order], what=what)
+        decided.append([learnt.decide(rows[NEW]).p_values, learnt.thresholds_])
+    for one, another in zip(*decided, strict=True):
+        np.testing.assert_array_equal(one, another)
+
+
+def with_a_new_class():
+    y, rows = Y.copy(), X.copy()
+    y[800:1000], rows[800:1000, 0] = 2, rows[800:1000, 0] + 20
+    return rows, y
+
+
+def test_metadata_follows_its_rows():
+    weights = np.random.default_rng(0).random(1600) + 0.1
+    with config_context(enable_metadata_routing=True):
+        detector = LinearSVC(random_state=0).set_fit_request(sample_weight=True)
+        ice = InductiveEvaluator(detector, measure=OPINION, random_state=0)
+        found = []
+        for order in (np.arange(1200), np.random.default_rng(1).permutation(1200)):
+            ice.fit(X[OLD], Y[OLD], sample_weight=weights[OLD])
+            ice.learn(X[order], Y[order], what="both", sample_weight=weights[order])
+            found.append(ice.estimator_.coef_)
+        others = trained(1200, ice.calibration_rows_[0])
+        by_hand = LinearSVC(random_state=0).fit(X[others], Y[others], sample_weight=weights[others])
+    for coefficients in found:
+        np.testing.assert_array_equal(coefficients, by_hand.coef_)
+
+
+class Recording(KNeighborsClassifier):
+    """Nearest neighbours that tell which rows they were fitted on."""
+
+    def fit(self, X, y):
+        self.seen_ = {row.tobytes() for row in np.asarray(X)}
+        return super().fit(X, y)
+
+
+RECORDING = [
+    InductiveEvaluator(Recording(1), measure=SecondOpinion(Recording(3)), random_state=0),
+    CrossConformalEvaluator(Recording(1), measure=SecondOpinion(Recording(3)), cv=3, random_state=0),
+]
+
+
+def saw(detector):
+    """What the detector was fitted on, and what its judge's model was."""
+    return detector.estimator.seen_, detector.measure.estimator_.seen_
 
 
 @pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
-@pytest.mark.parametrize("what", ["judge", "detector"])
-@pytest.mark.parametrize("evaluator", EVALUATORS[::2])
-def test_what_trained_a_kept_part_never_calibrates(evaluator, what):
-    """Two new classes, of which more rows come later."""
+@pytest.mark.parametrize("what", ["judge", "detector", "both"])
+@pytest.mark.parametrize("evaluator", RECORDING)
+def test_what_trained_a_kept_part_never_calibrates(evaluator, what, monkeypatch):
+    """Two new classes, of which more rows come later; all in another order, with copies and new labels."""
     rng = np.random.default_rng(0)
-    y = np.concatenate([Y[OLD], np.repeat([2, 3], 40), np.repeat(2, 7)])
-    moved = 10 * np.repeat([1, -1, 1], [40, 40, 7])[:, None]
-    rows = np.vstack([X[OLD], rng.normal(size=(87, X.shape[1])) + moved])
-    first = fitted(evaluator).learn(rows[:880], y[:880], what="both")
-    calibrated = first._calibration_rows(y[:880])
-    first.learn(rows, y, what=what)
-    for before, now, judge in zip(calibrated, first._calibration_rows(y), first.judges_, strict=True):
-        assert set(before) <= set(now)
-        assert not set(now) - set(before) & set(range(880))
-        np.testing.assert_array_equal(judge.calibration_.actual, y[now])
+    y = np.concatenate([Y[OLD], np.repeat([2, 3], 40), np.repeat(2, 20)])
+    moved = 3 * np.repeat([1, -1, 1], [40, 40, 20])[:, None]
+    rows = np.vstack([X[OLD], rng.normal(size=(100, X.shape[1])) + moved])
+    learnt = fitted(evaluator).learn(rows[:880], y[:880], what="both")
+    y[[800, 801, 840]] = 0, 1, 2  # labels that were corrected
+    asked = []
+    monkeypatch.setattr(Detector, "answer", recording(Detector.answer, asked))
+    for _ in range(3):
+        order = rng.permutation(np.append(np.arange(900), rng.integers(0, 900, size=300)))
+        asked.clear()
+        learnt.learn(rows[order], y[order], what=what)
+        for detector, calibrating, judge in zip(learnt.detectors_, asked, learnt.judges_, strict=True):
+            keys = [row.tobytes() for row in calibrating]
+            assert len(keys) == len(judge.calibration_.actual)
+            assert judge.calibration_.counts[2:].min() > 5
+            for seen in saw(detector):
+                assert seen.isdisjoint(keys)
+                assert len(seen) > 500
+
+
+def recording(answer, asked):
+    def recorded(detector, X):
+        asked.append(X)
+        return answer(detector, X)
+
+    return recorded
 
 
 def test_a_detector_that_learns_a_class_takes_its_judge_along():
@@ -210,7 +312,7 @@ def test_a_detector_that_learns_a_class_takes_its_judge_along():
     y[800:1000], rows[800:1000, 0] = 2, rows[800:1000, 0] + 20
     ice = fitted(EVALUATORS[0]).learn(rows[ALL], y[ALL], what="detector")
     assert ice.decide(rows[ALL]).p_values.shape == (1200, 3)
-    with pytest.raises(ValueError, match=r"y lacks \[2\], learnt before: give all labelled rows"):
+    with pytest.raises(ValueError, match=r"y lacks \[2\], learnt before: give all .* so far, or fit anew"):
         ice.learn(X[ALL], Y[ALL], what="both")
 
 
@@ -247,6 +349,9 @@ def test_metadata_of_fit_is_asked_for_again():
         ice.fit(X[OLD], Y[OLD], sample_weight=weights[OLD])
         with pytest.raises(ValueError, match=r"fit was given metadata \['sample_weight'\]"):
             ice.learn(X[ALL], Y[ALL], what="both")
+        ice.learn(X[ALL], Y[ALL])  # the judge alone needs none
+        with pytest.raises(ValueError, match=r"fit was given metadata \['sample_weight'\]"):
+            ice.learn(X[ALL], Y[ALL], what="both")
         ice.learn(X[ALL], Y[ALL], what="both", sample_weight=weights[ALL])
         assert ice.predict(X[NEW]).mean() > 0.9  # without weights, a half
 
@@ -255,17 +360,89 @@ def test_metadata_of_fit_is_asked_for_again():
 def test_a_new_class_with_too_few_rows_is_named(evaluator, least):
     y = Y[ALL].copy()
     y[1200 - least + 1 :] = 7
-    with pytest.raises(ValueError, match=rf"too few rows of \[7\].* it takes {least}"):
+    with pytest.raises(ValueError, match=rf"too few different rows of \[7\].* it takes {least}"):
         fitted(evaluator).learn(X[ALL], y, what="both")
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, lambda rows: pd.DataFrame(rows).add_prefix("f")])
-def test_learning_rows_that_calibrate_warns(kind):
-    ice = InductiveEvaluator(LinearSVC(), measure=NeighbourRatio(), random_state=0)
-    ice.fit(kind(X[OLD]), Y[OLD]).learn(kind(X[ALL]), Y[ALL])
-    twice = np.concatenate([np.arange(800), ice.calibration_rows_[0], np.arange(800, 900)])
-    with pytest.warns(CalibrationWarning, match=r"272 of the 372 new rows equal rows that calibrate"):
-        ice.learn(kind(X[twice]), Y[twice])
+@pytest.mark.filterwarnings("ignore:few calibration objects")
+@pytest.mark.filterwarnings("ignore:no calibration object")
+@pytest.mark.parametrize(
+    ("evaluator", "each", "least"),
+    [
+        (EVALUATORS[0], "", 3),
+        (EVALUATORS[2], " each detector", 3),
+        (TransductiveEvaluator(LinearSVC(), cv=3, random_state=0), "", 1),
+    ],
+)
+def test_rows_that_trained_before_they_were_named_a_class_cannot_calibrate_it(evaluator, each, least):
+    learnt = fitted(evaluator).learn(X[ALL], Y[ALL], what="both")
+    y = np.where(np.arange(1600) >= 1100, 7, Y)
+    said = rf"no rows of \[7\] that could calibrate{each}: .* at least {least} of each class, or fit anew"
+    with pytest.raises(ValueError, match=said):
+        learnt.learn(X[ALL], y[ALL], what="both")
+    learnt.learn(X[: 1200 + least], y[: 1200 + least], what="both")
+    assert all(judge.calibration_.counts[2] for judge in learnt.judges_)
+    with pytest.raises(ValueError, match=said):  # those that calibrate it are not among these
+        learnt.learn(X[ALL], y[ALL], what="both")
+
+
+KINDS = [np.asarray, sp.csr_array, lambda rows: pd.DataFrame(rows).add_prefix("f")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_copies_of_rows_that_calibrate_do_not_train_and_are_counted(kind):
+    ice = InductiveEvaluator(LinearSVC(random_state=0), measure=NeighbourRatio(), random_state=0)
+    ice.fit(kind(X[OLD]), Y[OLD])
+    assert ice.n_left_out_ == 0
+    copies = np.random.default_rng(0).permutation(ice.calibration_rows_[0])[:180]
+    rows, labels = np.concatenate([np.arange(1020), copies]), np.concatenate([Y[:1020], 1 - Y[copies]])
+    with pytest.warns(CalibrationWarning, match=r"180 of the 400 new rows equal rows that calibrate"):
+        ice.learn(kind(X[rows]), labels, what="both")
+    assert ice.n_left_out_ == 180
+    ice.learn(kind(X[rows]), labels, what="both")  # the same ones are not warned of again
+    without = clone(ice).fit(kind(X[OLD]), Y[OLD]).learn(kind(X[:1020]), Y[:1020], what="both")
+    np.testing.assert_array_equal(ice.decide(kind(X[NEW])).p_values, without.decide(kind(X[NEW])).p_values)
+    assert without.n_left_out_ == 0
+
+
+def test_copies_that_the_split_of_fit_put_on_both_sides_stay_and_are_counted():
+    rows = np.concatenate([np.arange(700), np.arange(100)])
+    ice = clone(EVALUATORS[0]).fit(X[rows], Y[rows])
+    calibration = rows[ice.calibration_rows_[0]]
+    train = np.delete(rows, ice.calibration_rows_[0])
+    assert ice.n_repeated_ == np.isin(calibration, train).sum() > 20
+    before = ice.decide(X[NEW]).p_values
+    shuffled = np.random.default_rng(0).permutation(rows)
+    for order in (rows, shuffled):
+        ice.learn(X[order], Y[order], what="both")
+        np.testing.assert_array_equal(ice.decide(X[NEW]).p_values, before)
+        assert ice.n_left_out_ == 0
+    tce = TransductiveEvaluator(GaussianNB(), cv="loo").fit(X[rows], Y[rows])
+    assert tce.n_repeated_ == 200
+    assert fitted(EVALUATORS[2]).n_repeated_ == 0
+    with pytest.warns(CalibrationWarning, match="100 of the 100 new rows equal"):
+        tce.learn(X[np.append(rows, rows[:100])], Y[np.append(rows, rows[:100])], what="both")
+
+
+def test_rows_count_as_the_type_of_fit():
+    single = X.astype(np.float32)
+    ice = clone(EVALUATORS[0]).fit(single[OLD], Y[OLD])
+    copies = X[ice.calibration_rows_[0]]  # of which the rows of fit are rounded
+    rows = np.vstack([single[ALL].astype(float), copies])
+    with pytest.warns(CalibrationWarning, match="272 of the 672 new rows"):
+        ice.learn(rows, np.append(Y[ALL], Y[ice.calibration_rows_[0]]))
+
+
+def test_an_artifact_without_digests_decides_and_says_what_to_do(tmp_path):
+    ice = fitted(EVALUATORS[0])
+    expected = ice.decide(X[NEW]).p_values
+    for name in ("known_rows_", "n_repeated_", "fitted_on_sparse_"):
+        delattr(ice, name)
+    save(ice, tmp_path / "gate")
+    loaded = load(tmp_path / "gate")
+    np.testing.assert_array_equal(loaded.decide(X[NEW]).p_values, expected)
+    with pytest.raises(ValueError, match="saved before rows were known by what they hold: fit it anew"):
+        loaded.learn(X[ALL], Y[ALL])
 
 
 def test_a_measure_is_not_fitted_on_rows_that_a_pipeline_has_not_transformed():
@@ -273,3 +450,21 @@ def test_a_measure_is_not_fitted_on_rows_that_a_pipeline_has_not_transformed():
     with pytest.raises(MeasureError, match=r"pipeline\[:-1\].transform"):
         NeighbourRatio().fit(pipeline, X[OLD], Y[OLD])
     NeighbourRatio().fit(pipeline[-1], pipeline[:-1].transform(X[OLD]), Y[OLD])
+
+
+NO_NUMBERS = [np.inf, np.nan, "x", None, 10**400, pd.Timestamp("2024"), 1j]
+
+
+@pytest.mark.parametrize("what", ["judge", "detector", "both"])
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=range(7))
+def test_rows_that_are_no_numbers_change_nothing(value, what):
+    evaluator = InductiveEvaluator(LogisticRegression(), measure=NeighbourRatio(), random_state=0)
+    evaluator.fit(X[:200], Y[:200])
+    before = evaluator.decide(X[:200])
+    rows = X[:260].astype(object)
+    rows[230, 3] = value
+    with pytest.raises((ValueError, TypeError)):
+        evaluator.learn(rows, Y[:260], what=what)
+    after = evaluator.decide(X[:200])
+    np.testing.assert_array_equal(before.accepted, after.accepted)
+    np.testing.assert_array_equal(before.p_values, after.p_values)

@@ -334,6 +334,53 @@ def test_damaged_states_are_refused(ice, path, value):
         DriftMonitor.from_json(json.dumps(state), ice)
 
 
+def test_states_with_any_part_damaged_are_refused(ice):
+    """Each part left out, of another kind or out of range: nothing starts anew, or counts on, silently."""
+    monitor = DriftMonitor.of(ice, X=np.eye(20))
+    monitor.update_scores(np.zeros((3, 2)), [0, 0, 1])
+    text = monitor.to_json()
+    DriftMonitor.from_json(text, ice)
+    tried = 0
+    for path in _paths(json.loads(text)):
+        for value in (..., None, True, -7, 10**400, 1e999, "x", [], {}):
+            state = json.loads(text)
+            place = state
+            for key in path[:-1]:
+                place = place[key]
+            if value == place[path[-1]] or (value is None and path[-1] in ("alarm", "features")):
+                continue
+            if path[-2:] == ("settings", "random_state") or (value == -7 and _may_be_negative(path)):
+                continue
+            if value is ...:
+                del place[path[-1]]
+            else:
+                place[path[-1]] = value
+            tried += 1
+            with pytest.raises(ValueError, match=r"."):
+                DriftMonitor.from_json(json.dumps(state).replace("Infinity", "1e999"), ice)
+    assert tried > 300
+
+
+def _paths(state, *before):
+    for key, value in state.items() if isinstance(state, dict) else enumerate(state):
+        yield (*before, key)
+        if isinstance(value, dict) or (isinstance(value, list) and len(value) < 20):
+            yield from _paths(value, *before, key)
+
+
+def _may_be_negative(path):
+    return {"log_value", "log_base", "log_starts", "names", "history"} & set(path) or path[-2:-1] in (
+        (0,),
+        (2,),
+    )
+
+
+def test_a_state_deeper_than_any(ice):
+    for text in ("[" * 100_000, '{"kind": ' * 100_000):
+        with pytest.raises(ValueError, match="not the state of a DriftMonitor"):
+            DriftMonitor.from_json(text, ice)
+
+
 def test_seeds_of_any_whole_number_type(ice):
     monitor = DriftMonitor.of(ice, random_state=np.int64(3), threshold=np.float32(50))
     assert DriftMonitor.from_json(monitor.to_json(), ice).settings == monitor.settings

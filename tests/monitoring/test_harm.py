@@ -147,6 +147,29 @@ def test_bad_settings_and_states_are_refused():
             HarmMonitor.from_json(json.dumps(state | change))
 
 
+@pytest.mark.parametrize("value", [..., None, True, -7, 10**400, 1e999, "x", [], {}], ids=range(9))
+def test_states_with_any_part_damaged_are_refused(value):
+    monitor = HarmMonitor(0.05)
+    monitor.update([False, True, False])
+    text = monitor.to_json()
+    inner = [("history", "n"), ("history", "columns"), ("log_starts", 3)]
+    for path in [*((key,) for key in json.loads(text)), *inner]:
+        state = json.loads(text)
+        place = state
+        for key in path[:-1]:
+            place = place[key]
+        is_log = path[0] in ("log_value", "log_starts")
+        fine = (value is None and path == ("alarm",)) or (value == -7 and is_log)
+        if fine or place[path[-1]] == value:
+            continue
+        if value is ...:
+            del place[path[-1]]
+        else:
+            place[path[-1]] = value
+        with pytest.raises(ValueError, match=r"."):
+            HarmMonitor.from_json(json.dumps(state).replace("Infinity", "1e999"))
+
+
 def test_labels_that_no_draw_explains_end_in_an_interval_of_one_point():
     monitor = HarmMonitor(0.05)
     monitor.update(np.zeros(1000), doubt=np.zeros(1000), all_doubt=np.r_[np.zeros(1000), np.ones(9000)])

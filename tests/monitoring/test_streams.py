@@ -36,9 +36,10 @@ def test_any_batches_and_a_restart_at_any_position_change_nothing():
     rng = np.random.default_rng(1)
     codes, levels = rng.integers(2, size=700), to_levels(rng.random(700))
     whole = PValueStream.of(codes[:50], levels[:50], 2, seed=0).update(codes[50:], levels[50:])
-    stream, parts = PValueStream.of(codes[:50], levels[:50], 2, seed=0), []
+    fresh = PValueStream.of(codes[:50], levels[:50], 2, seed=0)
+    stream, parts = fresh.resumed(fresh.to_json(), 0), []
     for rows in np.split(np.arange(50, 700), np.sort(rng.choice(650, 80, replace=False))):
-        stream = PValueStream.from_json(json.loads(json.dumps(stream.to_json())), (2, 1001))
+        stream = fresh.resumed(json.loads(json.dumps(stream.to_json())), sum(map(len, parts)))
         parts.append(stream.update(codes[rows], levels[rows]))
     assert np.array_equal(np.concatenate(parts), whole)
 

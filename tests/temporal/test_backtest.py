@@ -37,7 +37,7 @@ from transcendent import (
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.datasets import make_stream
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
-from transcendent.measures import SecondOpinion
+from transcendent.measures import NeighbourRatio, SecondOpinion
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
 from transcendent.metrics.ranking import kept_shares
 from transcendent.monitoring import DriftMonitor
@@ -505,7 +505,7 @@ def test_a_detector_fitted_otherwise_is_another_run(tmp_path):
 
 
 def test_what_cannot_be_told_apart_has_no_folder(tmp_path):
-    strange = InductiveEvaluator(LinearSVC(), measure=lambda d, rows: -np.c_[rows[:, 0], -rows[:, 0]])
+    strange = InductiveEvaluator(LinearSVC(), measure=lambda d, rows: np.c_[rows[:, 0], -rows[:, 0]])
     backtest({"strange": strange}, X, Y, TIMES, train=TRAIN)
     with pytest.raises(ValueError, match="strange cannot be told from another"):
         backtest({"strange": strange}, X, Y, TIMES, train=TRAIN, folder=tmp_path)
@@ -740,6 +740,28 @@ def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, st
     StopsAfter.left = 6 - stop
     columns_equal(run(tmp_path).table, whole.table)
     assert StopsAfter.left == 0
+
+
+@pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
+@pytest.mark.parametrize("learns", ["both", "detector"])
+def test_a_class_that_grew_period_by_period_is_resumed_as_it_grew(tmp_path, learns):
+    """What calibrates of it depends on when its rows came."""
+    y = Y.copy()
+    y[(np.datetime64("2021-06") <= TIMES) & (X[:, 3] > 0.5)] = 2
+    ice = {"ICE": StopsAfter(LinearSVC(), measure=NeighbourRatio())}
+    retrain = Retraining(60, learns=learns)
+
+    def run(folder):
+        return backtest(ice, X, y, TIMES, train=TRAIN, retrain=retrain, folder=folder)
+
+    StopsAfter.left = 100
+    whole = run(None)
+    StopsAfter.left = 5
+    with pytest.raises(InterruptedRunError):
+        run(tmp_path)
+    StopsAfter.left = 1
+    columns_equal(run(tmp_path).table, whole.table)
+    assert 2 in whole.answers["ICE"].labels
 
 
 class StopsBefore(StopsAfter):

@@ -1,8 +1,11 @@
 """Thresholds with a guarantee."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
@@ -19,7 +22,7 @@ from transcendent import (
     save,
 )
 from transcendent.baselines import ProbabilityThresholds
-from transcendent.errors import CalibrationError, CalibrationWarning, InfeasibleError
+from transcendent.errors import CalibrationError, CalibrationWarning, CopiesWarning, InfeasibleError
 from transcendent.thresholds.guaranteed import _needed, drawn_apart
 
 CLASSES = {2: [0.9, 0.1], 5: [0.6, 0.2, 0.1, 0.06, 0.04]}
@@ -90,6 +93,69 @@ def test_tested_objects_are_in_no_bag_and_new_ones_are_judged_alike():
     assert everybody.bags.counts.sum() == 2000
 
 
+def test_repeated_objects_among_those_that_prove_are_counted():
+    once = objects(np.random.default_rng(2), 3000, 2)
+    search = GuaranteedSearch(0.05)
+    assert ScoreEvaluator(search=search).fit(*once).calibration_.repeated == 0
+    noise = 1 + 1e-15 * np.arange(3000)[:, None]  # of another batch
+    twice = [
+        np.concatenate([part, again]) for part, again in zip(once, (once[0] * noise, *once[1:]), strict=True)
+    ]
+    judge = ScoreEvaluator(search=search).fit(*twice)
+    tested = judge.calibration_.tested
+    assert judge.calibration_.repeated == np.sum(tested[:3000] & tested[3000:])
+    assert judge.rethreshold("f1").calibration_.repeated == 0  # nothing proves
+
+
+def test_many_copies_in_fit_are_warned_of_where_they_prove():
+    X, y = make_classification(3000, n_informative=8, random_state=0)
+    X, y = np.repeat(X[:1000], 3, axis=0), np.repeat(y[:1000], 3)
+    ice = InductiveEvaluator(LogisticRegression(), random_state=0, verbose=False).fit(X, y)
+    search = GuaranteedSearch(0.3)
+    for call in (
+        lambda: ice.rethreshold(search),
+        lambda: ice.learn(X, y, what="both"),
+        lambda: clone(ice).set_params(search=search).fit(X, y),
+    ):
+        with pytest.warns(CopiesWarning, match=r"1,020 of the 1,020 rows that .* GuaranteedSearch") as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
+    ice.rethreshold("f1").learn(X, y, what="both")
+    few = np.append(np.arange(0, 3000, 3), [1, 4, 7])
+    clone(ice).set_params(search=search).fit(X[few], y[few])
+
+
+def noisy(rng, n):
+    """Two classes, of whose objects one in forty has the other's label, however sure the detector is."""
+    y = rng.integers(2, size=n)
+    evidence = np.where(y == 1, 1.0, -1.0) + rng.normal(size=n)
+    y = np.where(rng.random(n) < 0.025, 1 - y, y)
+    return np.column_stack([evidence, -evidence]), y, (evidence > 0).astype(int)
+
+
+def test_one_unlucky_strict_step_does_not_end_the_search():
+    rng, proven = np.random.default_rng(0), 0
+    for _ in range(40):
+        try:
+            ScoreEvaluator(search=GuaranteedSearch(0.09)).fit(*noisy(rng, 6000))
+        except InfeasibleError:
+            continue
+        proven += 1
+    assert proven >= 38
+
+
+def test_many_classes_do_not_hide_errors_from_the_start():
+    """Above the first error of each class no bag has any: new objects have, and the more the more classes."""
+    rng, proven = np.random.default_rng(0), 0
+    for _ in range(40):
+        try:
+            ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(*objects(rng, 3000, 5))
+        except InfeasibleError:
+            continue
+        proven += 1
+    assert proven >= 30
+
+
 def test_members_are_merged_by_the_bags_alone():
     scores, y, labels = objects(np.random.default_rng(3), 2000, 2)
     both = np.stack([scores, scores**3], axis=-1)
@@ -103,12 +169,14 @@ def test_what_cannot_be_proven_is_refused_with_what_it_takes():
     def few(search):
         return ScoreEvaluator(search=search).fit(*objects(np.random.default_rng(4), 600, 2))
 
-    with pytest.raises(
-        InfeasibleError, match=r"error of accepted answers to 0.005 .* about [\d,]+ calibration"
-    ):
-        few(GuaranteedSearch(0.005))
-    with pytest.raises(InfeasibleError, match="Even without an error 299,572 tested objects"):
-        few(GuaranteedSearch(1e-5))
+    said = r"error of accepted answers to 0.03 .* too thin.* need about [\d,]+ calibration objects"
+    with pytest.raises(InfeasibleError, match=said):
+        ScoreEvaluator(search=GuaranteedSearch(0.03)).fit(*noisy(np.random.default_rng(4), 600))
+    with pytest.raises(InfeasibleError, match=r"not that of GuaranteedSearch\(random_state=11\)"):
+        few(GuaranteedSearch(0.02, random_state=11))
+    scores, y, labels = noisy(np.random.default_rng(4), 600)
+    with pytest.raises(InfeasibleError, match=r"Even without an error 299 tested objects .* Raise error"):
+        ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(np.zeros_like(scores), y, labels)
     with pytest.warns(
         CalibrationWarning, match=r"nothing can be proven about answers \[1\]: all are rejected"
     ):
@@ -117,11 +185,39 @@ def test_what_cannot_be_proven_is_refused_with_what_it_takes():
     assert rare.thresholds_[1] == 2  # 60 objects prove nothing
 
 
+@pytest.mark.filterwarnings("ignore:few calibration objects")
+@pytest.mark.parametrize(
+    ("n", "positives", "promise"), [(20, 0.5, "error"), (1020, 0.03, "fnr"), (1000, 0.05, "precision")]
+)
+def test_too_few_objects_in_question_are_counted_and_more_of_them_suffice(n, positives, promise):
+    def enough(n):
+        y = np.arange(n) % round(1 / positives) == 0
+        scores = np.where(y, -1.0, 1.0) + np.random.default_rng(0).normal(0, 0.1, n)
+        search = GuaranteedSearch(0.05, promise=promise)
+        return y, ScoreEvaluator(search=search), (np.column_stack([-scores, scores]), y, scores < 0)
+
+    y, judge, given = enough(n)
+    there = np.sum(drawn_apart(n, 0) & (y | (promise == "error")))
+    said = rf"of {n:,} calibration objects, {there} of those that test are in .* takes 59.* about ([\d,]+),"
+    with pytest.raises(InfeasibleError, match=said) as raised:
+        judge.fit(*given)
+    about = int(re.search(said, str(raised.value))[1].replace(",", ""))
+    assert 1 <= about / (59 / there * n) < 1.1
+    _, judge, given = enough(round(1.2 * about))
+    assert judge.fit(*given).result_.error == 0.05
+
+
+def test_where_nobody_in_question_tests_no_number_is_made_up():
+    scores, y, labels = objects(np.random.default_rng(4), 600, 2)
+    with pytest.raises(InfeasibleError, match=r"0 of those that test .* Give more calibration objects, or"):
+        ScoreEvaluator(search=GuaranteedSearch(promise="precision")).fit(scores, y, np.zeros_like(labels))
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.003, 0.009])
 def test_the_number_needed_is_the_smallest(rate):
-    needed = _needed(rate, 0.01, 0.05)
+    (needed,) = _needed(np.array([rate]), 0.01, 0.05)
     assert binom.cdf(np.floor(rate * needed), needed, 0.01) <= 0.05
-    assert _needed(0.01, 0.01, 0.05) is None
+    assert _needed(np.array([0.01]), 0.01, 0.05) == np.inf
 
 
 def test_only_what_is_proven_is_promised():

@@ -1,6 +1,7 @@
 """Array types, and common operations on rows and labels."""
 
 import io
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ _CHUNK = 1 << 22
 
 def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
     """Return ``values`` as float64; refuse NaN, infinity, no values and another number of dimensions."""
+    _refuse_masked(values, name)
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}.")
@@ -47,10 +49,11 @@ def missing_rows(values: AnyArray) -> IntArray:
 def _are_missing(values: AnyArray) -> BoolArray:
     if values.dtype.kind in "fcmM":
         return np.isnan(values)
-    return np.fromiter(map(_is_missing, values.tolist()), dtype=bool, count=len(values))
+    return np.fromiter(map(is_missing, values.tolist()), dtype=bool, count=len(values))
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, NaN, NaT or NA."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ == "NAType":  # pandas' NA has no answer to !=
@@ -83,6 +86,19 @@ def as_labels(y: Any, name: str = "y") -> AnyArray:
     return np.array(labels.tolist()) if labels.dtype.kind == "T" else _whole_numbers(y, labels)
 
 
+def labels_to_fit(y: Any) -> AnyArray:
+    """Return labels as `as_labels` does; refuse text among others, which have no order."""
+    labels = as_labels(y)
+    values = y if isinstance(y, list | tuple) else labels.tolist() if labels.dtype.kind == "O" else []
+    first = {isinstance(label, str): label for label in reversed(values)}
+    if len(first) == 2:
+        raise ValueError(
+            f"y has labels of different types, such as {first[True]!r} and {first[False]!r}: make them one, "
+            "as by [str(label) for label in y]."
+        )
+    return labels
+
+
 def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
     """Return labels as integers or booleans where nullable columns or lists hold such values."""
     if hasattr(y, "to_numpy") and labels.dtype.kind == "f":
@@ -93,6 +109,21 @@ def _whole_numbers(y: Any, labels: AnyArray) -> AnyArray:
             if all(isinstance(label, kind) for label in labels.tolist()):
                 return np.array(labels.tolist())
     return labels
+
+
+def warn_of_other_order(X: Any, y: Any, *, stacklevel: int) -> None:
+    """Warn if rows and labels have the same index values in another order, since order is what counts."""
+    ours: Any = getattr(X, "index", None)
+    theirs: Any = getattr(y, "index", None)
+    if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or ours.equals(theirs):
+        return
+    if len(ours) == len(theirs) and ours.isin(theirs).all() and theirs.isin(ours).all():
+        warnings.warn(
+            "y has the index values of X in another order. Labels belong to rows by position, as in "
+            "scikit-learn: for labels by index, give y.loc[X.index].",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def encode_labels(labels: Any, classes: AnyArray, name: str) -> IntArray:
@@ -145,6 +176,10 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
 
 def take_column(X: Any, j: int) -> AnyArray:
     """Return a column of an array or frame."""
+    if isinstance(X, np.ndarray):  # which scikit-learn's function takes fifty times as long for
+        return X[:, j]
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, j])
     return np.asarray(X.column(j) if _is_arrow(X) else _safe_indexing(X, j, axis=1))
 
 
@@ -172,6 +207,52 @@ def check_sparse(matrix: Any, where: str) -> None:
             matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(f"{where} is no valid sparse matrix: {error}.") from None
+
+
+def canonical_rows(X: Any) -> Any:
+    """Return rows in one form: sparse ones as CSR with sorted, summed entries; refuse masked ones.
+
+    What is given is never changed, and only copied if it is not in that form yet.
+    """
+    for row in X if isinstance(X, list | tuple) else [X]:
+        _refuse_masked(row, "X")
+    if not sp.issparse(X) or X.ndim != 2:
+        return X
+    csr = X.tocsr()
+    indices, ends = _in_32_bits(csr.indices), _in_32_bits(csr.indptr)
+    # SciPy remembers the form of its last check: a new matrix of the same arrays is checked.
+    fresh = type(csr)((csr.data, indices, ends), shape=csr.shape, copy=False)
+    if fresh.has_canonical_format:
+        return csr if indices is csr.indices and ends is csr.indptr else fresh
+    summed = fresh.copy()
+    summed.sum_duplicates()
+    return summed
+
+
+def _refuse_masked(values: Any, name: str) -> None:
+    """Refuse a masked array, since its masked values would count as any others."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(
+            f"{name} is a masked array, and its mask would be ignored. Leave masked rows out, or fill them: "
+            f"{name}.filled(0), or {name}.filled(nan) for a detector that takes missing values."
+        )
+
+
+def _in_32_bits(indices: AnyArray) -> AnyArray:
+    """Return indices in the type that detectors take, if they fit."""
+    if indices.dtype == np.int32 or (len(indices) and indices.max() > np.iinfo(np.int32).max):
+        return indices
+    return indices.astype(np.int32)
+
+
+def of_kind(X: Any, *, sparse: bool) -> Any:
+    """Return rows of numbers as a sparse matrix, or not as one; other rows as they are."""
+    if sp.issparse(X) == sparse:
+        return X
+    if not sparse:
+        return X.toarray()
+    values = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+    return sp.csr_matrix(values) if values.ndim == 2 and values.dtype.kind in "biuf" else X
 
 
 def group_equal_rows(X: Any) -> tuple[IntArray, IntArray]:
@@ -202,25 +283,6 @@ def row_keys(X: Any) -> npt.NDArray[np.uint64]:
     for rows in chunks(X.shape[0], max(1, (1 << 22) // X.shape[1])):
         keys[rows] = _digest(X[rows].astype(np.float64) + 0.0) @ noise  # -0.0 is 0.0
     return keys
-
-
-def keys_of_any_rows(X: Any) -> AnyArray:
-    """As `row_keys`, of anything `take_rows` takes."""
-    values = X.to_numpy() if hasattr(X, "to_numpy") else X
-    if sp.issparse(X) or (
-        isinstance(values, np.ndarray) and values.ndim == 2 and values.dtype.kind in "biuf"
-    ):
-        return row_keys(values)
-    if hasattr(X, "columns"):
-        X = zip(*(take_column(X, j).tolist() for j in range(X.shape[1])), strict=True)
-    numbers: dict[Any, int] = {}
-    return np.array([numbers.setdefault(_as_key(row), len(numbers)) for row in X])
-
-
-def _as_key(row: Any) -> Any:
-    if isinstance(row, str | bytes):
-        return row
-    return row.tobytes() if isinstance(row, np.ndarray) else repr(row)
 
 
 def _digest(values: FloatArray) -> npt.NDArray[np.uint64]:

@@ -1,5 +1,6 @@
 """The place of the first value that a detector refuses."""
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +36,8 @@ def pointing_out(method: Method) -> Method:
 def pointing_into(X: Any) -> Iterator[None]:
     """Add a line to errors about NaN, infinity or text that names the place in X."""
     try:
-        yield
+        with _saying_too_large():
+            yield
     except ValueError as error:
         lines = [line for line in str(error).split("\n") if not _PLACE.match(line)]
         found = ((i, refused) for i, line in enumerate(lines, 1) if (refused := _REFUSED.search(line)))
@@ -43,6 +45,17 @@ def pointing_into(X: Any) -> Iterator[None]:
         if refused and (place := _place(X, refused)):
             error.args = ("\n".join([*lines[:after], place, *lines[after:]]),)
         raise
+
+
+@contextmanager
+def _saying_too_large() -> Iterator[None]:
+    """Raise what NumPy says about an integer of hundreds of digits as what it is: an error about X."""
+    try:
+        yield
+    except OverflowError as error:
+        if "int too large to convert to float" not in str(error):
+            raise
+        raise ValueError("Input X contains infinity or a value too large for dtype('float64').") from error
 
 
 def check_names(X: Any) -> None:
@@ -86,5 +99,7 @@ def _are_refused(values: AnyArray, refused: re.Match[str]) -> BoolArray:
 def _number(cell: Any) -> float | None:
     try:
         return float(cell)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
         return None

@@ -3,10 +3,12 @@
 from inspect import getattr_static
 from typing import Any
 
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
+
+from transcendent._utils.arrays import canonical_rows
 
 
 def see_through(estimator: Any) -> tuple[list[Any], Any]:
@@ -29,6 +31,8 @@ def check_detector(estimator: Any) -> None:
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
     missing = [name for name in ("fit", "predict", "get_params") if not hasattr(estimator, name)]
+    if missing == ["predict"] and hasattr(type(estimator), "predict") and is_classifier(estimator):
+        missing = []  # it comes with the fit, as of a StackingClassifier
     if missing or not hasattr(estimator, "__sklearn_tags__"):
         lacks = f"it has no {missing[0]}" if missing else "it does not derive from BaseEstimator"
         raise TypeError(
@@ -47,9 +51,9 @@ def take_on_input(tags: Any, inner: Any) -> Any:
 
 
 def transform(transformers: list[Any], X: Any) -> Any:
-    """Apply the transformers of a pipeline in turn."""
+    """Apply the transformers of a pipeline in turn; sparse rows come out in canonical form."""
     for transformer in transformers:
-        X = transformer.transform(X)
+        X = canonical_rows(transformer.transform(X))
     return X
 
 

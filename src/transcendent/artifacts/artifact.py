@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.files import write_whole
 from transcendent._utils.provenance import versions
 from transcendent._utils.text import visible
+from transcendent.artifacts.boosters import booster_types
 from transcendent.artifacts.container import MOST_BYTES, pack, read_sealed, unpack
 from transcendent.artifacts.entries import (
     Calibrations,
-    booster_types,
     from_entries,
     read_calibrations,
     to_entries,

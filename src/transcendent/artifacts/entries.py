@@ -7,7 +7,7 @@ rejector is written by skops.
 import importlib
 import io
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -17,8 +17,10 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from transcendent._utils.arrays import AnyArray, from_npz, to_npz
 from transcendent._utils.extras import extra
+from transcendent.artifacts import boosters
 from transcendent.artifacts.contents import check_contents, check_opens_no_files, reachable
 from transcendent.artifacts.parts import StoredBooster, StoredCalibration
+from transcendent.artifacts.rejectors import check_rejector
 from transcendent.artifacts.unpacking import check_unpacked_size
 from transcendent.errors import ArtifactError
 from transcendent.judging.calibration import Calibration
@@ -27,7 +29,6 @@ from transcendent.judging.merging import Merging
 SKOPS = "rejector.skops"
 
 _ARRAYS = ("scores", "actual", "predicted")
-_BOOSTERS = {"lightgbm.basic.Booster": "lightgbm.txt", "xgboost.core.Booster": "xgboost.json"}
 
 Calibrations = dict[str, dict[str, AnyArray]]
 
@@ -45,9 +46,10 @@ def to_entries(rejector: Any) -> dict[str, bytes]:
             entries[name] = to_npz({array: getattr(thing, array) for array in _ARRAYS})
             merging = None if thing.merging is None else dict(vars(thing.merging))
             return StoredCalibration(name, thing.classes, thing.form, thing.label, merging, thing.apart)
-        if suffix := _BOOSTERS.get(f"{type(thing).__module__}.{type(thing).__qualname__}"):
+        if suffix := boosters.suffix_of(thing):
             name = f"booster-{len(entries)}.{suffix}"
-            entries[name] = _booster_to_bytes(thing)
+            entries[name] = boosters.to_bytes(thing)
+            boosters.check(name, entries[name])  # what would not be loaded is not saved
             return StoredBooster(name)
         return None
 
@@ -65,14 +67,16 @@ def from_entries(entries: Mapping[str, bytes], calibrations: Calibrations, trust
         if isinstance(thing, StoredCalibration):
             return _restored(thing, calibrations[thing.member])
         if isinstance(thing, StoredBooster):
-            return _booster_from_bytes(thing.member, entries[thing.member])
+            return boosters.from_bytes(thing.member, entries[thing.member])
         return None
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # one for each estimator
         skeleton = extra("skops.io", "artifacts").loads(entries[SKOPS], trusted=trusted)
         check_contents(skeleton)
-        return _exchange(skeleton, restore)
+        built = _exchange(skeleton, restore)
+    check_rejector(built)
+    return built
 
 
 def read_calibrations(entries: Mapping[str, bytes]) -> Calibrations:
@@ -85,11 +89,6 @@ def read_calibrations(entries: Mapping[str, bytes]) -> Calibrations:
             if set(arrays) != set(_ARRAYS) or not _belong_together(**arrays):
                 raise ArtifactError(f"{name} in it does not hold the arrays of calibration objects.")
     return found
-
-
-def booster_types(names: Iterable[str]) -> set[str]:
-    """Return the types of the boosters among the entries, which compiled code parses."""
-    return {kind for kind, suffix in _BOOSTERS.items() for name in names if name.endswith(suffix)}
 
 
 def _exchange(root: Any, substitute: Callable[[Any], Any]) -> Any:
@@ -166,20 +165,3 @@ def _belong_together(scores: AnyArray, actual: AnyArray, predicted: AnyArray) ->
         return False
     codes = np.concatenate([actual, predicted], axis=None)
     return bool(np.all((codes >= 0) & (codes < scores.shape[1])) and not np.isnan(scores).any())
-
-
-def _booster_to_bytes(booster: Any) -> bytes:
-    if type(booster).__module__.startswith("lightgbm"):
-        text: str = booster.model_to_string(num_iteration=-1)
-        return text.encode()
-    return bytes(booster.save_raw("json"))
-
-
-def _booster_from_bytes(name: str, data: bytes) -> Any:
-    if name.endswith(_BOOSTERS["lightgbm.basic.Booster"]):
-        return extra("lightgbm", "lightgbm").Booster(model_str=data.decode())
-    if not name.endswith(_BOOSTERS["xgboost.core.Booster"]):
-        raise ArtifactError(f"it names {name!r:.60} as a booster.")
-    booster = extra("xgboost", "xgboost").Booster()
-    booster.load_model(bytearray(data))
-    return booster

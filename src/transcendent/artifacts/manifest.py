@@ -60,9 +60,17 @@ def facts(rejector: Any) -> dict[str, Any]:
             "calibration": [
                 {"objects": len(c.scores), "per_class": c.counts.tolist()} for c in traits.calibrations
             ],
+            "repeated": _count_repeated(rejector),
             "thresholds": [_promise(result) for result in traits.results],
         }
     )
+
+
+def _count_repeated(rejector: Any) -> int | None:
+    """Return the number of calibration objects that equal rows that trained, if it was counted."""
+    outer = getattr(rejector, "rejector_", rejector)
+    found: int | None = getattr(getattr(outer, "evaluator_", outer), "n_repeated_", None)
+    return found
 
 
 def check_sizes(manifest: Mapping[str, Any], calibrations: Calibrations) -> None:
@@ -96,6 +104,7 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
         and isinstance(features["count"], int | None)
         and isinstance(features["names"], list | None)
         and all(isinstance(entry["objects"], int) for entry in manifest["calibration"])
+        and isinstance(manifest.get("repeated"), int | None)
         and all(_is_promise(entry, len(classes or [])) for entry in manifest["thresholds"])
         and all({"size", "sha256"} <= set(file) for file in manifest["files"].values())
     )

@@ -15,6 +15,8 @@ from transcendent import __version__
 from transcendent._utils.extras import extra
 from transcendent.artifacts.artifact import load, save
 from transcendent.artifacts.signatures import Key
+from transcendent.errors import ArtifactError
+from transcendent.rejectors import Traits
 
 _FILE = "rejector.transcendent"
 
@@ -55,7 +57,13 @@ class DecidingModel:
 
 def _load_pyfunc(path: str, model_config: Any = None) -> DecidingModel:  # noqa: ARG001
     """Load a model for MLflow. The configuration may come from the model, so only the environment counts."""
-    return DecidingModel(load(path, trusted=os.environ.get("TRANSCENDENT_TRUSTED", "").split()))
+    rejector = load(path, trusted=os.environ.get("TRANSCENDENT_TRUSTED", "").split())
+    if Traits.of(rejector).depends_on_others:
+        raise ArtifactError(
+            f"what {type(rejector).__name__} decides about an object depends on other objects, and MLflow "
+            "may pass on any part of them. Use transcendent.artifacts.mlflow.load_model(uri).decide(rows)."
+        )
+    return DecidingModel(rejector)
 
 
 def _write(function: str, rejector: Any, signing_key: Key | None, **given: Any) -> Any:

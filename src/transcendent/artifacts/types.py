@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 
 from transcendent import baselines, measures, metrics
 from transcendent._utils.extras import extra
-from transcendent.artifacts.entries import SKOPS, booster_types
+from transcendent.artifacts.boosters import booster_types
+from transcendent.artifacts.entries import SKOPS
 from transcendent.artifacts.parts import StoredBooster, StoredCalibration
 from transcendent.artifacts.unpacking import read_types
 from transcendent.baselines.droidevolver import _Learners, _Pool
@@ -12,6 +13,7 @@ from transcendent.errors import ArtifactError
 from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
 from transcendent.evaluators.cross import CrossConformalEvaluator
 from transcendent.evaluators.inductive import InductiveEvaluator
+from transcendent.evaluators.known import KnownRows
 from transcendent.evaluators.transductive import TransductiveEvaluator
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.measures.combined import CombinedMeasure
@@ -53,6 +55,7 @@ _OTHER = (
     GuaranteedResult,
     GuaranteedSearch,
     InductiveEvaluator,
+    KnownRows,
     Proof,
     QuartileSearch,
     RandomSearch,

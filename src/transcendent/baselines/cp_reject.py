@@ -53,6 +53,8 @@ class CPReject(CalibratedBaseline):
     (524, 30)
     """
 
+    depends_on_others = True
+
     def __init__(
         self,
         estimator: BaseEstimator,

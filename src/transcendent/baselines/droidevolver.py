@@ -14,7 +14,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, as_labels
+from transcendent._utils.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    abbreviate,
+    canonical_rows,
+    labels_to_fit,
+    warn_of_other_order,
+)
 from transcendent._utils.cells import check_names, pointing_out
 from transcendent.decisions import Decisions, index_of
 
@@ -81,7 +90,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     True
     """
 
-    evolves = True
+    evolves = depends_on_others = True
 
     def __init__(
         self,
@@ -99,10 +108,11 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         """Train every learner in one pass over rows of two classes in the order of time; fill the buffer."""
         self._check_parameters()
         self.__dict__.pop("_pool", None)  # a fit that fails leaves no old state behind
+        warn_of_other_order(X, y, stacklevel=4)
         if y is not None:
-            y = as_labels(y)
+            y = labels_to_fit(y)
         check_names(X)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        X, y = validate_data(self, canonical_rows(X), y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) != 2:
@@ -159,7 +169,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self, "_pool")
         check_names(X)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return validate_data(self, canonical_rows(X), accept_sparse="csr", dtype=np.float64, reset=False)
 
 
 _Row = tuple[IntArray, FloatArray]

@@ -12,7 +12,8 @@ from transcendent.decisions import Decisions
 
 def named_by_row(file: str, first: int, n: int) -> dict[str, Any]:
     """Return the columns that name n consecutive rows without ids: their file, and their number in it."""
-    return {"file": _constant(file, n), "row": np.arange(first, first + n)}
+    name = file.encode(errors="surrogateescape").decode(errors="replace")  # names of files may be no UTF-8
+    return {"file": _constant(name, n), "row": np.arange(first, first + n)}
 
 
 def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_values: bool) -> Any:

@@ -18,7 +18,6 @@ import numpy as np
 from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray
 from transcendent.artifacts import Artifact, open_artifact
-from transcendent.baselines import CPReject
 from transcendent.batch.folder import MANIFEST, claim, finished, sweep
 from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import Failure, Job, decide_part
@@ -27,7 +26,6 @@ from transcendent.batch.plan import Digest, Part, cut, find_files
 from transcendent.batch.rows import check_column, find_layout
 from transcendent.decisions import Rejector, summary_as_dict, summary_as_text
 from transcendent.errors import BatchError, WorkerDiedError
-from transcendent.evaluators.budget import RejectionBudget
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.rejectors import Traits, set_quorum, silence
 
@@ -250,10 +248,10 @@ def _load(
         raise ValueError(
             f"{kind} judges scores, not rows of features: give its decide(scores, labels) those."
         )
-    if isinstance(loaded, RejectionBudget | CPReject) or Traits.of(loaded).evolves:
+    if Traits.of(loaded).depends_on_others:
         raise ValueError(
-            f"what {kind} decides about an object depends on those it is given with, so a table cannot be "
-            "decided in parts. Give the rejector inside it, or one with thresholds."
+            f"what {kind} decides about an object depends on other objects, so a table cannot be decided in "
+            "parts. Give the rejector inside it, or one with thresholds."
         )
     if not isinstance(loaded, Rejector) or Traits.of(loaded).classes is None:
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")

@@ -437,20 +437,24 @@ def learn(
     from transcendent.artifacts.artifact import read_artifact
     from transcendent.cli.deciding import Access
     from transcendent.cli.experiment import Experiment
+    from transcendent.rejectors import Traits
 
     console.silence(quiet)
     experiment = Experiment.read(toml)
     console.spare(out, toml, labelled, *experiment.files)
     opened = Access(trust or [], public_key, strict).open_and_try(artifact)
     learnt, n = experiment.learn(opened.rejector(trust or []), labelled, what, train)
+    said, left_out = f"{n:,} labelled objects", Traits.of(learnt).n_left_out
+    if left_out:
+        said += f", {left_out:,} of which equal calibration objects and do not train"
     with console.writing(out):
         period, notes = opened.manifest["training_period"], dict(opened.manifest["notes"])
-        notes["learnt"] = f"{n:,} labelled objects ({what})"
+        notes["learnt"] = f"{said} ({what})"
         save(learnt, out, training_period=period, notes=notes, signing_key=signing_key)
     if opened.signed and signing_key is None:
         console.say(f"warning: {artifact} is signed, {out} is not; --signing-key KEY signs it.")
     made = read_artifact(out)
-    text = f"learnt from {n:,} labelled objects; written to {out}.\n{showing.described(made)}"
+    text = f"learnt from {said}; written to {out}.\n{showing.described(made)}"
     console.show(text, showing.facts(made), as_json)
 
 

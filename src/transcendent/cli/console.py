@@ -36,6 +36,8 @@ EXIT_CODES = {
 
 T = ParamSpec("T")
 
+_LAST_STREAM = 2  # the number of standard error
+
 
 class OutputError(Exception):
     """Something cannot be written."""
@@ -44,10 +46,8 @@ class OutputError(Exception):
 def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     """Call a command's function; print what went wrong, and return the exit code."""
     show_warnings_as_lines()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may know no more than ASCII
     try:
+        _prepare_streams()
         function(*args, **given)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -63,6 +63,20 @@ def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
         say(traceback.format_exc())  # what files hold may be in it
         return 1
     return 0
+
+
+def _prepare_streams() -> None:
+    """Refuse a closed output; elsewhere, let nothing that is opened take the place of a closed stream."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  # as long as the process
+    if sys.stdout is None:
+        raise OutputError("standard output is closed: to see nothing, send it to /dev/null.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may know no more than ASCII
 
 
 def guarded(function: Callable[T, None]) -> Callable[T, None]:

@@ -151,11 +151,6 @@ def open_for(
         raise ValueError(
             f"{path} judges scores, not objects: load it in Python, and give decide(scores, labels)."
         )
-    if artifact.manifest["rejector"] == "StreamingBudget":
-        raise ValueError(
-            f"{path} holds a budget over a stream, whose state a command would not keep: load it in Python, "
-            "or save a RejectionBudget and give the objects of a period in one file."
-        )
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
     columns = Columns(
         id=identifier,
@@ -167,7 +162,14 @@ def open_for(
         columns = replace(columns, id=notes.get("id"))
     objects = _read(file, columns, features["count"], named=identifier is not None)
     access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
-    return artifact, artifact.rejector(access.trusted), objects
+    rejector = artifact.rejector(access.trusted)
+    if Traits.of(rejector).evolves:
+        raise ValueError(
+            f"{path} holds a {type(rejector).__name__}, which changes while it decides. A command would not "
+            "keep that: load it in Python, or for a budget save a RejectionBudget and give the objects of a "
+            "period in one file."
+        )
+    return artifact, rejector, objects
 
 
 @contextmanager

@@ -175,8 +175,9 @@ class Experiment:
         if old.ids is not None and new.ids is not None:
             again = np.isin(new.ids.astype(str), old.ids.astype(str))
             if again.any():
+                first = str(new.ids[again][0])
                 raise ValueError(
-                    f"{file}: {again.sum():,} of {len(new):,} objects, such as {new.ids[again][0]!r}, are "
+                    f"{file}: {again.sum():,} of {len(new):,} objects, such as {first!r}, are "
                     "among the rows the gate was fitted on. Leave them out: what it learns came later."
                 )
         return new

@@ -37,16 +37,25 @@ def build_detector(settings: Settings) -> Any:
         raise settings.error('there is no [detector]; for example: class = "sklearn.svm.LinearSVC"')
     steps = table.get("steps", list)
     if steps is None:
-        return _build_class(table)
+        return _check_classifier(_build_class(table), table, "class")
     table.check(["steps"])
     if not steps or "columns" in _element(table, "steps", len(steps) - 1).values:
         raise table.error("the last of the steps is a classifier of all columns.", "steps")
     from sklearn.pipeline import make_pipeline
 
     *before, last = _build_steps([_element(table, "steps", i) for i in range(len(steps))])
-    if not hasattr(last, "predict") or not all(hasattr(step, "transform") for step in before):
+    if not all(hasattr(step, "transform") for step in before):
         raise table.error("the last of the steps is a classifier, the others transform rows.", "steps")
-    return make_pipeline(*before, last)
+    return make_pipeline(*before, _check_classifier(last, table, "steps"))
+
+
+def _check_classifier(detector: Any, table: Settings, key: str) -> Any:
+    from sklearn.base import is_classifier
+
+    if not is_classifier(detector):
+        kind = type(detector).__name__
+        raise table.error(f"{kind} is not a classifier, so it cannot be a detector or its last step.", key)
+    return detector
 
 
 def _build_steps(tables: list[Settings]) -> Iterator[Any]:

@@ -45,13 +45,14 @@ def described(artifact: "Artifact") -> str:
     features = said["features"]
     names = f": {some(list(map(str, features['names'])), 4)}" if features["names"] else ""
     calibration = [entry["objects"] for entry in said["calibration"]]
+    repeated = f", {said['repeated']:,} of which equal rows that trained" if said.get("repeated") else ""
     text = console.lines(
         rejector=said["description"],
         trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
         learnt_from=said["notes"].get("learnt"),
         classes=some([str(label) for label in said["classes"] or []]) or None,
         features=None if features["count"] is None else f"{features['count']:,}{names}",
-        calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects" if calibration else None,
+        calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects{repeated}" if calibration else None,
         written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
         f"scikit-learn {said['versions']['scikit-learn']}, Python {said['versions']['python']}",
         format=said["format"],

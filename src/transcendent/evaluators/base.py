@@ -5,10 +5,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import assert_all_finite, indexable
@@ -22,28 +22,36 @@ from transcendent._utils.arrays import (
     FloatArray,
     IntArray,
     abbreviate,
-    as_labels,
+    canonical_rows,
     chunks,
     count_rows,
     encode_labels,
+    labels_to_fit,
+    of_kind,
     take_rows,
+    warn_of_other_order,
 )
 from transcendent._utils.cells import check_names, pointing_out
 from transcendent._utils.estimators import check_detector, take_on_input
 from transcendent.decisions import Decisions, index_of, p_values_of
+from transcendent.evaluators.cancellation import settle_precision
+from transcendent.evaluators.known import KnownRows, Roles
 from transcendent.evaluators.training import (
     Learner,
     Training,
+    check_added_classes,
     check_learning,
-    every_kth_of_new_classes,
     in_known_type,
     learn_fold,
+    warn_if_not_independent,
+    warn_of_copies,
 )
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
     check_calibration_label,
     warn_if_coarse,
+    warn_if_reversed,
 )
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.judging.pvalues import Form, check_form
@@ -81,6 +89,9 @@ class ConformalEvaluator(DetectorWrapper, ABC):
     classes_: AnyArray
     calibration_rows_: list[IntArray]
     n_rows_: int
+    n_repeated_: int
+    n_left_out_: int = 0
+    known_rows_: KnownRows
     fit_metadata_: list[str]
 
     learns_apart = True
@@ -110,6 +121,7 @@ class ConformalEvaluator(DetectorWrapper, ABC):
             check_is_fitted(self)
         self._check_search(search)
         self.judges_ = [copy(judge).rethreshold(search) for judge in self.judges_]
+        warn_if_not_independent(self, stacklevel=3)
         return self
 
     @pointing_out
@@ -119,11 +131,16 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         The thresholds are searched anew, by the search last used (``search_``). Rows the detector was
         fitted on make p-values too optimistic: give others. A call that fails changes nothing.
         """
+        warn_of_other_order(X, y, stacklevel=4)
         X, y = indexable(self._check_rows(X), in_known_type(y, self.classes_))
-        judges = [self._judge_of(d, d.answer(X), y).rethreshold(self.search_) for d in self.detectors_]
+        judges = [self._judge_of(d, d.answer(X), y) for d in self.detectors_]
+        warn_if_reversed([judges[0].calibration_], stacklevel=4)  # all have the same objects
+        for judge in judges:
+            judge.rethreshold(self.search_)
         warn_if_coarse([judge.calibration_ for judge in judges], stacklevel=4)
         self.judges_ = judges
-        self.__dict__.pop("calibration_rows_", None)  # they calibrate no more
+        for name in ("calibration_rows_", "known_rows_"):
+            self.__dict__.pop(name, None)  # no longer calibration rows
         return self
 
     @pointing_out
@@ -135,14 +152,17 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         The thresholds are searched anew, by the search last used (``search_``) or, for more classes than
         before, that of the constructor. A call that fails changes nothing.
 
+        Rows are recognised by what they hold, not by where they stand: the same rows in any order give the
+        same evaluator. (Where rows that are equal have different metadata, order tells them apart.)
+
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n, features)
-            The rows given to ``fit``, in their order, then all that were labelled since. Of the former, those
-            that calibrate are checked to be the same.
+            The rows given to ``fit`` and all that were labelled since. A new row that equals one that
+            calibrates a detector does not train it; ``n_left_out_`` is the number of such rows.
         y : array of shape (n,)
             Their labels. A class that ``fit`` has not seen needs a detector that learns it; some of its rows
-            calibrate, since no others can.
+            calibrate, since no others can. They do so in later calls, too.
         what : {"judge", "detector", "both"}
             ``"judge"``: the models of the measure, such as second opinions, are fitted on old and new rows;
             the detector stays as it is. ``"detector"``: the detector is; models that learn from the rows
@@ -150,11 +170,10 @@ class ConformalEvaluator(DetectorWrapper, ABC):
         **params : dict
             Passed to the detector's ``fit`` through metadata routing, as for ``fit``.
         """
-        learning, training, codes = self._start_learning(X, y, what, params)
-        calibration = self._calibration_rows(codes)
+        learning, training, roles = self._start_learning(X, y, what, params)
         learnt = parallel.run(
             learn_fold,
-            zip(self.detectors_, calibration, strict=True),
+            zip(self.detectors_, roles.train, roles.calibration, strict=True),
             shared=(training, what),
             total=len(self.detectors_),
             n_jobs=self.n_jobs if len(self.detectors_) > 1 else 1,
@@ -162,41 +181,47 @@ class ConformalEvaluator(DetectorWrapper, ABC):
             verbose=self.verbose,
         )
         detectors, answers = zip(*learnt, strict=True)
-        search = self._search_for(training)
-        learning._finish_fit(training, list(detectors), list(answers), calibration, search)
-        return self._become(learning)
+        return self._finish_learning(learning, training, list(detectors), list(answers), roles.calibration)
 
     def _start_learning(
         self, X: Any, y: Any, what: Learner, params: dict[str, Any]
-    ) -> tuple[Self, Training, IntArray]:
-        """Return a copy that is to learn, what it learns from, and the labels as positions in its classes."""
-        self._check_rows(X)
+    ) -> tuple[Self, Training, Roles]:
+        """Return a copy that is to learn, what it learns from, and which rows train and calibrate."""
+        warn_of_other_order(X, y, stacklevel=5)
+        X = self._check_rows(X)
         given = getattr(self, "fit_metadata_", [])
         if what != "judge" and sorted(params) != given:
             raise ValueError(f"fit was given metadata {given}, so that learn needs the same, of all rows.")
         learning = copy(self)
-        training, codes = learning._start_fit(X, in_known_type(y, self.classes_), params)
+        training, _ = learning._start_fit(X, in_known_type(y, self.classes_), params)
+        learning.fit_metadata_ = given  # of the detector, which may stay as it is
         check_learning(self, training, what)
-        return learning, training, codes
+        roles = self.known_rows_.assign(
+            training.X, training.y, training.classes, self.calibration_rows_, self._one_in
+        )
+        check_added_classes(self, training, roles)
+        learning.known_rows_, learning.n_left_out_ = roles.known, int(roles.left_out.sum())
+        if learning.n_left_out_ > self.n_left_out_:
+            warn_of_copies(roles, stacklevel=5)
+        return learning, training, roles
 
     @property
     @abstractmethod
     def _one_in(self) -> int:
-        """Return k: every k-th row of a class that ``fit`` has not seen calibrates, the others train."""
+        """Return k: one in k rows of a class that ``fit`` has not seen calibrates, the others train."""
 
-    def _calibration_rows(self, codes: IntArray) -> list[IntArray]:
-        """Return the rows that calibrate each detector when it learns: the old ones, some of new classes."""
-        new = partial(every_kth_of_new_classes, codes, self.n_rows_, k=self._one_in)
-        return [np.concatenate([old, new(first)]) for first, old in enumerate(self.calibration_rows_)]
-
-    def _search_for(self, training: Training) -> Search | str:
-        """Return the search last used; for more classes than there were, the one of the constructor."""
-        return self.search_ if len(training.classes) == len(self.classes_) else self.search
-
-    def _become(self, learnt: Self) -> Self:
-        """Take over what a copy has learnt; what calibrated at first is still known by its rows."""
-        learnt.calibration_rows_, learnt.n_rows_ = self.calibration_rows_, self.n_rows_
-        self.__dict__.update(learnt.__dict__)
+    def _finish_learning(
+        self,
+        learning: Self,
+        training: Training,
+        detectors: list[Detector],
+        answers: list[Answer],
+        rows: list[IntArray],
+    ) -> Self:
+        """Calibrate a copy that has learnt, and adopt its state."""
+        search = self.search_ if len(training.classes) == len(self.classes_) else self.search
+        learning._calibrate(training, detectors, answers, rows, search)
+        self.__dict__.update(learning.__dict__)
         return self
 
     @property
@@ -234,21 +259,39 @@ class ConformalEvaluator(DetectorWrapper, ABC):
             check_promises_nothing(found, self)
 
     def _finish_fit(
+        self, training: Training, detectors: list[Detector], answers: list[Answer], rows: list[IntArray]
+    ) -> Self:
+        """Calibrate every detector, and remember the rows."""
+        self.calibration_rows_, self.n_rows_ = rows, len(training.y)
+        codes = np.searchsorted(self.classes_, training.y)
+        self.known_rows_ = KnownRows.of(training.X, codes, self.classes_)
+        self.n_repeated_, self.n_left_out_ = self._count_repeated(), 0
+        self._calibrate(training, detectors, answers, rows, self.search)
+        return self
+
+    def _count_repeated(self) -> int:
+        return sum(map(self.known_rows_.count_repeated, self.calibration_rows_))
+
+    def _calibrate(
         self,
         training: Training,
         detectors: list[Detector],
         answers: list[Answer],
         rows: list[IntArray],
-        search: Search | str | None = None,
-    ) -> Self:
+        search: Search | str,
+    ) -> None:
         """Give every detector a judge, calibrated on its answers about some rows."""
-        self.detectors_ = detectors
-        self.calibration_rows_, self.n_rows_ = rows, len(training.y)
         labels = [training.y[own] for own in rows]
-        self.judges_ = list(map(self._judge_of, detectors, answers, labels))  # kept, should none be found
-        self.rethreshold(self.search if search is None else search)
-        warn_if_coarse([judge.calibration_ for judge in self.judges_], stacklevel=5)
-        return self
+        actual = [encode_labels(own, self.classes_, "y") for own in labels]
+        given = zip(rows, actual, detectors, answers, strict=True)
+        settled = [settle_precision(training.X, *each) for each in given]
+        judges = [self._judge_of(*pair, own) for pair, own in zip(settled, labels, strict=True)]
+        self.detectors_ = [detector for detector, _ in settled]
+        self.judges_ = judges  # kept so that `rethreshold` can retry
+        warn_if_reversed([judge.calibration_ for judge in judges], stacklevel=6)
+        self.judges_ = [copy(judge).rethreshold(search) for judge in judges]
+        warn_if_coarse([judge.calibration_ for judge in self.judges_], stacklevel=6)
+        warn_if_not_independent(self, stacklevel=6)
 
     def _judge_of(self, detector: Detector, answer: Answer, y: AnyArray) -> ScoreEvaluator:
         """Return a judge of the detector's answers, without thresholds yet."""
@@ -284,12 +327,13 @@ class ConformalEvaluator(DetectorWrapper, ABC):
     @pointing_out
     def _in_chunks(self, X: Any, judge: Callable[[Any], Decisions]) -> Decisions:
         """Decide about all rows in chunks, so that temporary arrays stay small."""
+        index = index_of(X)
         (X,) = indexable(self._check_rows(X))
         n, size = count_rows(X), _chunk_size(len(self.classes_))
         if n == 0:
             raise ValueError("X has 0 samples; there is nothing to decide.")
         if n <= size:
-            return replace(judge(X), index=index_of(X))
+            return replace(judge(X), index=index)
         columns: dict[str, AnyArray] = {}
 
         def fill(rows: slice) -> None:
@@ -305,7 +349,7 @@ class ConformalEvaluator(DetectorWrapper, ABC):
             label="deciding",
             verbose=self.verbose,
         )
-        return Decisions(**columns, classes=self.classes_, index=index_of(X))  # type: ignore[arg-type]  # arrays all
+        return Decisions(**columns, classes=self.classes_, index=index)  # type: ignore[arg-type]  # arrays all
 
 
 class OneDetectorEvaluator(ConformalEvaluator):
@@ -352,8 +396,11 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
     if y is None:
         raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
     check_names(X)
+    warn_of_other_order(X, y, stacklevel=6)
+    X = canonical_rows(X)
     validate_data(rejector, X, reset=True, skip_check_array=True)
-    X, y = indexable(X, as_labels(y))
+    X, y = indexable(X, labels_to_fit(y))
+    rejector.fitted_on_sparse_ = sp.issparse(X)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
     check_classification_targets(y)
@@ -367,14 +414,16 @@ def checked_training(rejector: Any, X: Any, y: Any) -> tuple[Any, AnyArray, IntA
 
 
 def checked_rows(rejector: Any, X: Any) -> Any:
-    """Return new rows; refuse other columns than those of ``fit``."""
+    """Return new rows in canonical form, sparse if those of ``fit`` were; refuse other columns."""
     if getattr(X, "ndim", 2) == 1 and Traits.of(rejector).n_features is not None:
         raise ValueError(
             "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
         )
     check_names(X)
+    X = canonical_rows(X)
     validate_data(rejector, X, reset=False, skip_check_array=True)
-    return X
+    sparse = getattr(rejector, "fitted_on_sparse_", None)  # None in artifacts of before there was any
+    return X if sparse is None else of_kind(X, sparse=sparse)
 
 
 def _chunk_size(n_classes: int) -> int:

@@ -97,6 +97,8 @@ class RejectionBudget(_Budget):
     80
     """
 
+    depends_on_others = True
+
     def __init__(self, rejector: Any, *, rate: float | None = None, count: int | None = None) -> None:
         self.rejector = rejector
         self.rate = rate
@@ -172,7 +174,7 @@ class StreamingBudget(_Budget):
     100
     """
 
-    evolves = True
+    evolves = depends_on_others = True
 
     def __init__(self, rejector: Any, *, rate: float, window: int = 1000) -> None:
         self.rejector = rejector

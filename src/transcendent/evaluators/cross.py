@@ -63,11 +63,14 @@ class CrossConformalEvaluator(ConformalEvaluator):
     detectors_ : list of Detector
         Detector and measure of each fold.
     judges_ : list of ScoreEvaluator
-        Calibration objects and thresholds of each fold; ``judges_[0].result_`` is what the first promises.
+        Calibration objects and thresholds of each fold; ``judges_[0].result_`` is what the first promises
+        about its own decisions. The vote is another decision, about which no fold promises anything.
     thresholds_ : array of shape (folds, classes)
         Credibility thresholds.
     search_ : Search
         The search last used.
+    n_repeated_, n_left_out_ : int
+        As for `InductiveEvaluator`, over all folds.
 
     Examples
     --------
@@ -114,7 +117,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
         training, codes = self._start_fit(X, y, params)
         splits = list(folds(self.cv, codes, self.classes_, check_random_state(self.random_state))[0])
         check_every_fold_can_calibrate(splits, codes, self.classes_)
-        _check_quorum(self.quorum, len(splits))
+        check_quorum(self.quorum, len(splits))
         fitted = parallel.run(
             _fit_fold,
             ((i,) for i in range(len(splits))),
@@ -148,7 +151,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
             How many folds must both predict the label and accept it; by default the evaluator's own quorum.
         """
         check_is_fitted(self)
-        quorum = _check_quorum(self.quorum if quorum is None else quorum, len(self.detectors_))
+        quorum = check_quorum(self.quorum if quorum is None else quorum, len(self.detectors_))
         return self._in_chunks(X, partial(self._vote, quorum=quorum))
 
     def _vote(self, X: Any, quorum: int) -> Decisions:
@@ -156,8 +159,8 @@ class CrossConformalEvaluator(ConformalEvaluator):
         return vote([judge.judge(*detector.answer(X)) for judge, detector in pairs], quorum)
 
 
-def _check_quorum(quorum: int | None, k: int) -> int:
-    """The quorum of k folds: the one given, or more than half."""
+def check_quorum(quorum: int | None, k: int) -> int:
+    """Return the quorum of k folds: the one given, or more than half."""
     if quorum is None:
         return k // 2 + 1
     if isinstance(quorum, bool) or not isinstance(quorum, int | np.integer) or not 1 <= quorum <= k:

@@ -71,6 +71,11 @@ class InductiveEvaluator(OneDetectorEvaluator):
         The credibility thresholds in it.
     search_ : Search
         The search last used.
+    n_repeated_ : int
+        Number of calibration objects of ``fit`` that equal a row that trained. A random split of rows with
+        copies has many: they are draws like any others.
+    n_left_out_ : int
+        Number of new rows that the last ``learn`` left out, since they equal rows that calibrate.
 
     Examples
     --------

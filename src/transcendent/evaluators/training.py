@@ -2,19 +2,22 @@
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
-from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, keys_of_any_rows, take_rows
+from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, as_labels, take_rows
 from transcendent._utils.estimators import see_through
-from transcendent.errors import CalibrationWarning
+from transcendent.errors import CopiesWarning
+from transcendent.evaluators.known import Roles
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.detector import Answer, Detector, needs_rows
 from transcendent.rejectors import Traits
 
 Learner = Literal["judge", "detector", "both"]
+
+_MOST_COPIES = 0.1
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,11 @@ class Training:
     y: AnyArray
     classes: AnyArray
     params: dict[str, Any]
+
+    def take(self, rows: IntArray) -> Self:
+        """Return some of the rows, in the order given."""
+        params = _of_rows(self.params, rows, len(self.y))
+        return replace(self, X=take_rows(self.X, rows), y=self.y[rows], params=params)
 
     def fit(self, rows: IntArray) -> Detector:
         """Fit a detector on the rows."""
@@ -47,20 +55,17 @@ class Training:
 
 
 def learn_fold(
-    training: Training, what: Learner, earlier: Detector, calibration: IntArray
+    training: Training, what: Learner, earlier: Detector, train: IntArray, calibration: IntArray
 ) -> tuple[Detector, Answer]:
-    """Fit what learns on all rows but those that calibrate, and answer these."""
-    rows = np.setdiff1d(np.arange(len(training.y)), calibration)
-    detector = training.refit(rows, earlier, what)
+    """Fit what learns on some rows, and answer those that calibrate."""
+    detector = training.refit(train, earlier, what)
     return detector, detector.answer(take_rows(training.X, calibration))
 
 
 def check_learning(evaluator: Any, training: Training, what: Learner) -> None:
-    """Refuse to learn what cannot be learnt, and rows that do not begin with those of ``fit``."""
+    """Refuse to learn what cannot be learnt."""
     _check_can_learn(evaluator, what)
-    _check_first_rows(evaluator, training, what)
     _check_new_classes(evaluator, training, what)
-    _warn_if_known(evaluator, training)
 
 
 def check_has_models(measure: Any) -> None:
@@ -76,9 +81,10 @@ def _check_can_learn(evaluator: Any, what: Learner) -> None:
     name, measure = type(evaluator).__name__, evaluator.detectors_[0].measure
     if what not in get_args(Learner):
         raise ValueError(f"what learns is one of {get_args(Learner)}, not {what!r}.")
-    if not hasattr(evaluator, "calibration_rows_"):
+    if not hasattr(evaluator, "known_rows_"):
         raise ValueError(
-            f"this {name} was recalibrated with other rows, or saved before it could learn: fit it anew."
+            f"this {name} was recalibrated with other rows, or saved before rows were known by what they "
+            "hold: fit it anew."
         )
     if not _has_numbered_folds(evaluator):
         raise ValueError(f"{name} learns with a number of folds, not with cv={evaluator.cv!r}.")
@@ -89,22 +95,11 @@ def _check_can_learn(evaluator: Any, what: Learner) -> None:
         check_has_models(measure)
 
 
-def _check_first_rows(evaluator: Any, training: Training, what: Learner) -> None:
-    n = evaluator.n_rows_
-    each = zip(evaluator.detectors_, evaluator.judges_, evaluator.calibration_rows_, strict=True)
-    if len(training.y) < n:
-        raise ValueError(f"fit had {n:,} rows, which come first, and these are {len(training.y):,}.")
-    for one in each:
-        if (row := _first_other_row(training, *one, what)) is not None:
-            raise ValueError(
-                f"the first {n:,} rows must be those given to fit, in their order; row {row} is another, or "
-                "has another label. Were they changed, sorted, or chosen otherwise?"
-            )
-
-
 def _check_new_classes(evaluator: Any, training: Training, what: Learner) -> None:
     if len(lost := np.setdiff1d(evaluator.classes_, training.classes)):
-        raise ValueError(f"y lacks {abbreviate(lost)}, learnt before: give all labelled rows so far.")
+        raise ValueError(
+            f"y lacks {abbreviate(lost)}, learnt before: give all labelled rows so far, or fit anew."
+        )
     new = np.setdiff1d(training.classes, evaluator.classes_)
     if what == "judge" and len(new):
         raise ValueError(
@@ -116,26 +111,51 @@ def _check_new_classes(evaluator: Any, training: Training, what: Learner) -> Non
             f"y has {abbreviate(new)}, which the detector does not know. Of these, chosen rows would "
             "calibrate, and nothing can be guaranteed: leave them out, or fit anew."
         )
-    counts = np.array([np.sum(training.y == label) for label in new])
-    if len(few := new[counts < (least := max(2, len(evaluator.detectors_)))]):
+
+
+def check_added_classes(evaluator: Any, training: Training, roles: Roles) -> None:
+    """Refuse classes that the detector does not know yet with too few rows to train and to calibrate."""
+    added = np.setdiff1d(training.classes, evaluator.classes_)
+    rows = np.unique(np.concatenate([*roles.calibration, *roles.train]))
+    counts = np.array([np.sum(training.y[rows] == label) for label in added])
+    if len(few := added[counts < (least := max(2, len(evaluator.detectors_)))]):
         raise ValueError(
-            f"y has too few rows of {abbreviate(few)}, which the detector does not know yet: to train and "
-            f"to calibrate it takes {least}. Leave these rows out until there are more."
+            f"y has too few different rows of {abbreviate(few)}, which the detector does not know yet: to "
+            f"train and to calibrate it takes {least}. Leave these rows out until there are more."
+        )
+    later = np.setdiff1d(training.classes, evaluator.known_rows_.classes)
+    calibrates = [np.isin(later, training.y[rows]) for rows in roles.calibration]
+    if len(none := later[~np.all(calibrates, axis=0)]):
+        each = " each detector" if len(calibrates) > 1 else ""
+        raise ValueError(
+            f"y has no rows of {abbreviate(none)} that could calibrate{each}: those that trained in an "
+            f"earlier call cannot. Add new rows, at least {evaluator._one_in} of each class, or fit anew."
         )
 
 
-def _warn_if_known(evaluator: Any, training: Training) -> None:
-    """Warn if most of the new rows equal some that calibrate: models would be judged by rows they saw."""
-    calibration = np.unique(np.concatenate(evaluator.calibration_rows_))
-    new = np.arange(evaluator.n_rows_, len(training.y))
-    keys = keys_of_any_rows(take_rows(training.X, np.concatenate([new, calibration])))
-    known = np.isin(keys[: len(new)], keys[len(new) :])
-    if known.sum() > len(new) / 2:
+def warn_of_copies(roles: Roles, stacklevel: int) -> None:
+    """Warn that rows did not train since they equal some that calibrate."""
+    warnings.warn(
+        f"{roles.left_out.sum():,} of the {roles.n_new:,} new rows equal rows that calibrate. They were left "
+        "out: what is trained on them looks better in calibration than it is.",
+        CopiesWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def warn_if_not_independent(evaluator: Any, stacklevel: int) -> None:
+    """Warn that a promise rests on many rows that equal other rows of ``fit``."""
+    if evaluator.search_.apart is None or not hasattr(evaluator, "known_rows_"):
+        return
+    (rows,) = evaluator.calibration_rows_  # where something is promised, there is one detector
+    copies = evaluator.known_rows_.copies()[rows]
+    if copies.mean() > _MOST_COPIES:
         warnings.warn(
-            f"{known.sum():,} of the {len(new):,} new rows equal rows that calibrate. What learns them "
-            "looks better there than it is: give rows that came later.",
-            CalibrationWarning,
-            stacklevel=5,
+            f"{copies.sum():,} of the {len(rows):,} rows that calibrate equal another row of fit. Repeated "
+            f"rows are not independent: what {type(evaluator.search_).__name__} promises may not hold for "
+            "objects that do not repeat in the same way. Keep one of each before fit.",
+            CopiesWarning,
+            stacklevel=stacklevel,
         )
 
 
@@ -152,19 +172,6 @@ def in_known_type(y: Any, classes: AnyArray) -> AnyArray:
                 f"y has the label {label!r}, of another type than those of fit, {abbreviate(classes)}."
             )
     return np.array(labels.tolist()) if are_texts else labels.astype(classes.dtype)
-
-
-def _first_other_row(
-    training: Training, detector: Detector, judge: Any, rows: IntArray, what: Learner
-) -> int | None:
-    """Return the first of the rows that has not the label or, if a part is kept that saw it, score it had."""
-    calibration, n = judge.calibration_, len(rows)
-    other = training.y[rows] != calibration.classes[calibration.actual[:n]]
-    if what != "both" and not other.any():
-        _, scores = detector.answer(take_rows(training.X, rows))
-        same = np.isclose(scores, calibration.scores[:n], rtol=1e-5, atol=1e-8)
-        other = ~same.reshape(n, -1).all(axis=1)
-    return int(rows[other].min()) if other.any() else None
 
 
 def what_learns(rejector: Any, wanted: Learner) -> Learner | Literal["anew", "nothing"]:
@@ -192,16 +199,6 @@ def what_learns(rejector: Any, wanted: Learner) -> Learner | Literal["anew", "no
 def _has_numbered_folds(evaluator: Any) -> bool:
     """Whether its folds, if it has any, are not those of a splitter."""
     return isinstance(getattr(evaluator, "cv", "loo"), int | np.integer | str)
-
-
-def every_kth_of_new_classes(codes: IntArray, n_old: int, first: int, k: int) -> IntArray:
-    """Return every k-th row of each class that the old rows, which come first, do not have.
-
-    More rows after these change nothing about them.
-    """
-    new = np.setdiff1d(codes, codes[:n_old])
-    chosen = [np.flatnonzero(codes == c)[first::k] for c in new]
-    return np.sort(np.concatenate([np.empty(0, dtype=np.intp), *chosen]))
 
 
 def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         How rows were left out, with ``cv="loo"``.
     leave_one_out_reason_ : str
         Why they were refitted; empty if they were not.
+    n_repeated_ : int
+        Number of rows that equal another one.
 
     Examples
     --------
@@ -110,7 +112,9 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
         training, codes = self._start_fit(X, y, params)
-        return self._leave_out(training, codes, np.arange(len(codes)), self.search)
+        everything = np.arange(len(codes))
+        detector, answer = self._leave_out(training, codes, everything)
+        return self._finish_fit(training, [detector], [answer], [everything])
 
     @pointing_out
     def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
@@ -122,7 +126,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n, features)
-            The rows given to ``fit``, in their order, then the new ones.
+            The rows given to ``fit`` and all that were labelled since, in any order. A new row that equals
+            one of ``fit`` does not train.
         y : array of shape (n,)
             Their labels.
         what : {"both"}
@@ -132,18 +137,23 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         """
         if what != "both":
             raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: what='both'.")
-        learning, training, codes = self._start_learning(X, y, what, params)
-        (calibration,) = self._calibration_rows(codes)
-        search = self._search_for(training)
-        return self._become(learning._leave_out(training, codes, calibration, search))
+        learning, given, roles = self._start_learning(X, y, what, params)
+        training = given.take(np.concatenate([*roles.calibration, *roles.train]))
+        calibration = np.arange(len(roles.calibration[0]))
+        codes = np.searchsorted(learning.classes_, training.y)
+        detector, answer = learning._leave_out(training, codes, calibration)
+        return self._finish_learning(learning, training, [detector], [answer], [calibration])
 
     @property
     def _one_in(self) -> int:
         return 1
 
+    def _count_repeated(self) -> int:
+        return int(self.known_rows_.copies().sum())
+
     def _leave_out(
-        self, training: Training, codes: IntArray, calibration: IntArray, search: Search | str
-    ) -> Self:
+        self, training: Training, codes: IntArray, calibration: IntArray
+    ) -> tuple[Detector, Answer]:
         """Fit on everything, and score each of the rows that calibrate left out; the others always train."""
         for name in ("leave_one_out_", "leave_one_out_reason_"):
             self.__dict__.pop(name, None)
@@ -162,7 +172,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
             answer = self._refit(training, splits, total, calibration)
         else:
             answer = answer[0][calibration], answer[1][calibration]
-        return self._finish_fit(training, [detector], [answer], [calibration], search)
+        return detector, answer
 
     def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
         """Return left-out labels and scores without refits, or None with the reason as an attribute."""

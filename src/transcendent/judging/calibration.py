@@ -7,17 +7,26 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import rankdata
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
 from transcendent.errors import CalibrationError, CalibrationWarning
 from transcendent.judging.merging import Merging
-from transcendent.judging.pvalues import Bags, Form, check_form, credibility_and_confidence
+from transcendent.judging.pvalues import (
+    Bags,
+    Form,
+    check_form,
+    credibility_and_confidence,
+    merge_ties,
+    rounding,
+)
 from transcendent.thresholds.base import Search, SearchResult
 from transcendent.thresholds.guaranteed import drawn_apart
 
 CalibrationLabel = Literal["predicted", "true"]
 
 _FEW = 20
+_MOST_RANKED = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -136,10 +145,31 @@ class Calibration:
         everybody[rows] = p
         return everybody
 
+    @property
+    def tested(self) -> BoolArray:
+        """Which objects are in no bag, and only test thresholds."""
+        n = len(self.actual)
+        return np.zeros(n, dtype=bool) if self.apart is None else drawn_apart(n, self.apart)
+
+    @property
+    def repeated(self) -> int:
+        """Number of objects that test whose scores and labels equal those of an earlier one of them.
+
+        These are repeated rows, or rows that the measure does not tell apart.
+        """
+        tested = self.tested
+        if not tested.any():
+            return 0
+        scores = [
+            merge_ties(s, rounding(np.sort(s))) for s in self.scores[tested].reshape(tested.sum(), -1).T
+        ]
+        objects = np.column_stack([*scores, self.actual[tested], self.predicted[tested]])
+        return len(objects) - len(np.unique(objects, axis=0))
+
     @cached_property
     def _bagged(self) -> Any:
         """Which objects are in the bags."""
-        return slice(None) if self.apart is None else ~drawn_apart(len(self.actual), self.apart)
+        return slice(None) if self.apart is None else ~self.tested
 
     @cached_property
     def _member_bags(self) -> list[Bags]:
@@ -191,16 +221,6 @@ class Calibration:
         credibility, confidence = self.credibility_and_confidence()
         return search.find_coded(self.actual, self.predicted, credibility, confidence, classes=self.classes)
 
-    def reversed_columns(self) -> BoolArray:
-        """Return, for each class, whether its own objects look stranger than those of other classes."""
-        scores, actual = self.merged, self.actual
-        return np.array(
-            [
-                np.median(scores[actual == c, c]) > np.median(scores[actual != c, c])
-                for c in range(len(self.classes))
-            ]
-        )
-
     def alpha_assessment(self, *, label_conditional: bool = True) -> AlphaAssessment:
         """Split p-values into those of correct and of incorrect answers.
 
@@ -220,6 +240,45 @@ def check_calibration_label(label: Any) -> None:
     """Refuse a ``calibration_label`` that does not exist."""
     if label not in ("predicted", "true"):
         raise ValueError(f"calibration_label must be 'predicted' or 'true', not {label!r}.")
+
+
+def warn_if_reversed(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
+    """Warn about scores, or members of scores, with the wrong sign; the objects must be different ones.
+
+    Objects then look stranger for the label they are given than objects with other labels, and stranger for
+    their own class than others. Both are needed, beyond chance: a detector at chance level has measures of
+    the right sign that say the second, and even more often for left-out rows.
+    """
+    scores, actual, predicted = (
+        np.concatenate([getattr(one, name)[:: -(-len(one.actual) // _MOST_RANKED)] for one in calibrations])
+        for name in ("scores", "actual", "predicted")
+    )
+    members = scores[:, :, None] if scores.ndim == 2 else scores
+    found = []
+    for m in range(members.shape[2]):
+        ranks = rankdata(members[:, :, m], axis=0) - (len(actual) + 1) / 2
+        if _strangeness(ranks, predicted) > 3 and _strangeness(ranks, actual) > 2:
+            found.append(m)
+    if found:
+        which = "" if scores.ndim == 2 else f" by the members at positions {found} of the measure"
+        warnings.warn(
+            f"objects look stranger for their own class than others do{which}. Scores are higher = stranger: "
+            "from probabilities pass -p.",
+            CalibrationWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _strangeness(ranks: FloatArray, codes: IntArray) -> float:
+    """Return how many standard deviations higher than at random objects rank for their own label.
+
+    The deviation is the exact one of labels that are dealt out at random.
+    """
+    n = len(codes)
+    shares = np.bincount(codes, minlength=ranks.shape[1]) / n
+    variance = np.sum((ranks - (ranks @ shares)[:, None]) ** 2 @ shares) * n / max(n - 1, 1)
+    excess = ranks[np.arange(n), codes].sum()
+    return float(excess / np.sqrt(variance)) if variance > 1e-6 else 0.0  # columns that are equal say nothing
 
 
 def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:

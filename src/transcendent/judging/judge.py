@@ -1,6 +1,5 @@
 """The judge: scores and answers in, decisions out."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,13 +16,15 @@ from transcendent._utils.arrays import (
     as_finite,
     as_labels,
     encode_labels,
+    labels_to_fit,
+    warn_of_other_order,
 )
 from transcendent.decisions import Decisions
-from transcendent.errors import CalibrationWarning
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
     warn_if_coarse,
+    warn_if_reversed,
 )
 from transcendent.judging.doubt import kinds_of_doubt
 from transcendent.judging.merging import Bag, Merging, check_absolute
@@ -107,7 +108,8 @@ class ScoreEvaluator(BaseEstimator):
         """
         for name in ("calibration_", "result_"):
             self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
-        y, labels = as_labels(y), as_labels(labels, "labels")
+        warn_of_other_order(scores, y, stacklevel=3)
+        y, labels = labels_to_fit(y), as_labels(labels, "labels")
         if not len(scores) == len(y) == len(labels):
             raise ValueError(
                 f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
@@ -118,9 +120,10 @@ class ScoreEvaluator(BaseEstimator):
         actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
         n_members = np.shape(scores)[2] if np.ndim(scores) == 3 else None
         checked = _check_scores(scores, len(y), len(classes), n_members)
-        self.calibrate(checked, actual, predicted, classes).rethreshold(self.search)
+        self.calibrate(checked, actual, predicted, classes)
+        warn_if_reversed([self.calibration_], stacklevel=3)
+        self.rethreshold(self.search)
         warn_if_coarse([self.calibration_], stacklevel=3)
-        self._warn_if_reversed()
         return self
 
     def calibrate(self, scores: FloatArray, actual: IntArray, predicted: IntArray, classes: AnyArray) -> Self:
@@ -209,16 +212,6 @@ class ScoreEvaluator(BaseEstimator):
 
     def _p_values(self, scores: FloatArray) -> FloatArray:
         return self.calibration_.bags.p_values(self.calibration_.merge(scores), self.p_value)
-
-    def _warn_if_reversed(self) -> None:
-        """Warn if most columns rank their own class as the stranger one."""
-        if np.mean(self.calibration_.reversed_columns()) > 0.5:
-            warnings.warn(
-                "objects look stranger for their own class than others do. Scores are higher = stranger: "
-                "from probabilities pass -p.",
-                CalibrationWarning,
-                stacklevel=3,
-            )
 
     def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
         n_classes, *n_members = self.calibration_.scores.shape[1:]

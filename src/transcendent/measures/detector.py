@@ -27,10 +27,13 @@ class Detector(NamedTuple):
         The detector, a pipeline included.
     measure : Measure
         What scores its rows.
+    in_single_precision : bool
+        Whether scores are rounded to single precision, since the detector computes them with no more digits.
     """
 
     estimator: Any
     measure: Measure
+    in_single_precision: bool = False  # also in an artifact that was written before there was any
 
     @classmethod
     def fit(cls, estimator: Any, measure: Any, X: Any, y: AnyArray, classes: AnyArray, **params: Any) -> Self:
@@ -76,7 +79,15 @@ class Detector(NamedTuple):
 
     def _checked(self, scores: Any, classes: AnyArray, X: Any, rows: Any) -> FloatArray:
         checked = checked_scores(self.measure, scores, (count_rows(rows), len(classes)))
-        return _digits_there_are(checked, X, rows)
+        few_digits = self.in_single_precision or any(map(has_single_precision, (X, rows)))
+        return round_to_single(checked) if few_digits else checked
+
+
+def round_to_single(scores: FloatArray) -> FloatArray:
+    """Round scores to single precision, except those that are too large for it."""
+    with np.errstate(over="ignore"):
+        rounded = scores.astype(np.float32).astype(np.float64)
+    return np.where(np.isfinite(rounded), rounded, scores)
 
 
 def needs_rows(measure: Measure) -> bool:
@@ -111,15 +122,7 @@ def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> 
     return np.argsort(order)[codes], scores[:, order]
 
 
-def _digits_there_are(scores: FloatArray, *rows: Any) -> FloatArray:
-    """Round scores to single precision if the rows, before or after transformation, have no more."""
-    if not any(map(_in_single_precision, rows)):
-        return scores
-    with np.errstate(over="ignore"):
-        rounded = scores.astype(np.float32).astype(np.float64)
-    return np.where(np.isfinite(rounded), rounded, scores)
-
-
-def _in_single_precision(X: Any) -> bool:
+def has_single_precision(X: Any) -> bool:
+    """Return whether rows, before or after transformation, have no more digits."""
     kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
     return bool(kinds) and all(kind in (np.float32, np.float16) for kind in kinds)

@@ -17,7 +17,15 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 from sklearn.utils.extmath import row_norms
 
-from transcendent._utils.arrays import FloatArray, IntArray, chunks, encode_labels, take_rows
+from transcendent._utils.arrays import (
+    FloatArray,
+    IntArray,
+    canonical_rows,
+    chunks,
+    encode_labels,
+    of_kind,
+    take_rows,
+)
 from transcendent.errors import MeasureError
 from transcendent.measures.base import Measure, training_codes
 from transcendent.measures.probability import smallest_of_others
@@ -27,9 +35,28 @@ Metric = Literal["euclidean", "cosine"]
 
 _NEAR = 1e-3
 _TIED = 2.0**-42
+_EQUAL = 2.0**-36
 
 
-class CentroidDistance(Measure):
+class _Distance(Measure):
+    """A measure that subtracts the mean of the training rows, lest large terms cancel in distances.
+
+    Far from the origin, the expanded square of a distance has no digits left.
+    """
+
+    metric: Any
+    needs_rows = needs_rows_alone = True
+    centre_: FloatArray | None = None  # also of an artifact that was written before there was one
+
+    def _learn_centre(self, X: Any) -> None:
+        centred = self.metric == "euclidean" and not sp.issparse(X)
+        self.centre_ = X.mean(axis=0) if centred else None
+
+    def _centred(self, X: Any) -> Any:
+        return X if self.centre_ is None else of_kind(X, sparse=False) - self.centre_
+
+
+class CentroidDistance(_Distance):
     """Distance to the centroid of the class: the mean of its training rows.
 
     Parameters
@@ -47,24 +74,23 @@ class CentroidDistance(Measure):
     array([[3., 6.]])
     """
 
-    needs_rows = needs_rows_alone = True
-
     def __init__(self, metric: Metric = "euclidean") -> None:
         self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
         """Average the training rows of each class."""
-        codes = training_codes(estimator, y)
-        n_classes = len(estimator.classes_)
+        codes, n_classes = training_codes(estimator, y), len(estimator.classes_)
+        X = X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+        self._learn_centre(X)
         weights = 1.0 / np.bincount(codes, minlength=n_classes)[codes]
         averaging = sp.csr_array((weights, (codes, np.arange(len(codes)))), shape=(n_classes, len(codes)))
-        centroids = averaging @ (X if sp.issparse(X) else np.asarray(X, dtype=np.float64))
+        centroids = averaging @ self._centred(X)
         self.centroids_ = centroids.toarray() if sp.issparse(centroids) else centroids
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return distances to the class centroids."""
-        X = _in_double_precision(X)
+        X = self._centred(_in_double_precision(X))
         distances: FloatArray = pairwise_distances(X, self.centroids_, metric=self.metric)
         if self.metric == "cosine":
             return distances
@@ -93,7 +119,7 @@ def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
         yield cut, np.asarray(rows[cut].toarray() if sp.issparse(X) else rows[cut], dtype=np.float64)
 
 
-class NeighbourShare(Measure):
+class NeighbourShare(_Distance):
     """Share of the nearest training objects that belong to other classes.
 
     Training objects at the same distance share the remaining places: of four that tie for the last place,
@@ -108,8 +134,6 @@ class NeighbourShare(Measure):
         Which distance.
     """
 
-    needs_rows = needs_rows_alone = True
-
     def __init__(self, n_neighbors: int = 5, *, metric: Metric = "euclidean") -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
@@ -119,23 +143,19 @@ class NeighbourShare(Measure):
         codes, rows = training_codes(estimator, y), _in_double_precision(X)
         self.order_ = np.argsort(codes, kind="stable")
         self.starts_ = np.searchsorted(codes[self.order_], np.arange(len(estimator.classes_)))
-        # Far from the origin, the expanded square of a distance has no digits left.
-        centred = self.metric == "euclidean" and not sp.issparse(rows)
-        self.centre_ = rows.mean(axis=0) if centred else None
+        self._learn_centre(rows)
         self.rows_ = self._centred(rows[self.order_])
         self.norms_ = row_norms(self.rows_, squared=True)
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return shares in [0, 1]."""
-        return self._shares(self._centred(_in_double_precision(X)))
+        rows = of_kind(_in_double_precision(X), sparse=sp.issparse(self.rows_))
+        return self._shares(self._centred(rows))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Return shares among the nearest other training objects."""
         return self._shares(self.rows_, left_out=True)[np.argsort(self.order_)]
-
-    def _centred(self, X: Any) -> Any:
-        return X if self.centre_ is None else X - self.centre_
 
     def _shares(self, X: Any, *, left_out: bool = False) -> FloatArray:
         k, n_others = self.n_neighbors, len(self.order_) - left_out
@@ -161,7 +181,7 @@ class NeighbourShare(Measure):
         return squares, _TIED * (row_norms(X, squared=True)[:, None] + self.norms_)
 
 
-class NeighbourDistance(Measure):
+class NeighbourDistance(_Distance):
     """Mean distance to the nearest training objects of the class.
 
     It asks whether an object is like anything known, not which class it resembles more: an object far from
@@ -186,7 +206,7 @@ class NeighbourDistance(Measure):
            [97., 88.]])
     """
 
-    needs_rows = needs_rows_alone = absolute = True
+    absolute = True
 
     def __init__(
         self, n_neighbors: int = 5, *, metric: Literal["euclidean", "cosine", "jaccard"] = "euclidean"
@@ -200,13 +220,14 @@ class NeighbourDistance(Measure):
         index: Any = NearestNeighbors(metric=self.metric)
         if self.metric == "jaccard" or (self.metric == "cosine" and sp.issparse(X)):
             index = SparseSearch(self.metric)
-        own = [np.flatnonzero(codes == c) for c in range(len(estimator.classes_))]
+        self._learn_centre(X)
+        X, own = self._centred(X), [np.flatnonzero(codes == c) for c in range(len(estimator.classes_))]
         self.neighbours_ = [clone(index).fit(take_rows(X, rows)) for rows in own]
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return mean distances."""
-        k = self.n_neighbors
+        k, X = self.n_neighbors, X if self.centre_ is None else self._centred(_in_double_precision(X))
         return np.column_stack([_nearest(index, X, k).mean(axis=1) for index in self.neighbours_])
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
@@ -252,14 +273,15 @@ class NeighbourRatio(NeighbourDistance):
 
 def _in_double_precision(X: Any) -> Any:
     """Return rows as float64; in single precision, no distance between equal rows would be 0."""
-    return check_array(X, accept_sparse="csr", dtype=np.float64)
+    return check_array(canonical_rows(X), accept_sparse="csr", dtype=np.float64)
 
 
 def _nearest(index: Any, X: Any, k: int) -> FloatArray:
     """Return distances to the k nearest indexed rows; without ``X``, from each indexed row to the others."""
+    X = None if X is None else _in_double_precision(X)
     if isinstance(index, SparseSearch):
         return index.distances(X, min(k, index.rows_.shape[0]))
-    X = None if X is None else _in_double_precision(X)
+    X = None if X is None else of_kind(X, sparse=sp.issparse(index._fit_X))
     distances, found = index.kneighbors(X, n_neighbors=min(k, index.n_samples_fit_))
     if index.metric == "cosine":
         return np.where(distances < _TIED, 0.0, distances)  # rounding leaves some 1e-16 between parallel rows
@@ -269,14 +291,16 @@ def _nearest(index: Any, X: Any, k: int) -> FloatArray:
 def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) -> FloatArray:
     """Return (n, k) Euclidean distances to the ``found`` rows, the small ones computed from differences.
 
-    scikit-learn expands the square, which leaves some 1e-8 between equal rows, different in every batch.
+    scikit-learn expands the square, which leaves some 1e-8 between equal rows, different in every batch. The
+    steps of a pipeline may leave some 1e-12 between them, if columns are far from 0: no distance either.
     """
     targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
-    i, j = np.nonzero(distances < _NEAR * row_norms(queries)[:, None])
+    norms = row_norms(queries)[:, None]
+    i, j = np.nonzero(distances < _NEAR * norms)
     for cut in chunks(len(i), max(1, (1 << 20) // queries.shape[1])):
         pairs = queries[i[cut]], targets[found[i[cut], j[cut]]]
         distances[i[cut], j[cut]] = paired_euclidean_distances(*pairs)
-    return distances
+    return np.where(distances < _EQUAL * norms, 0.0, distances)
 
 
 def _relative(d: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.monitoring.martingales import HUNDRED, MARTINGALES, Betting, Martingale
-from transcendent.monitoring.state import check_counts
+from transcendent.monitoring.state import check_counts, check_fields, check_numbers
 
 Rule = Literal["ville", "cusum", "shiryaev-roberts"]
 
@@ -26,6 +26,16 @@ class Alarm(NamedTuple):
 
     at: int
     log_value: float
+
+    @classmethod
+    def from_json(cls, state: Any, n: int) -> "Alarm | None":
+        """Return the alarm of a state, if any, that was raised within n objects."""
+        if state is None:
+            return None
+        at, log_value = state
+        check_counts(at=at, after=n - at)
+        check_numbers(log_value=log_value)
+        return cls(at, log_value)
 
 
 @dataclass
@@ -86,13 +96,13 @@ class Evidence:
     @classmethod
     def from_json(cls, state: dict[str, Any], betting: Betting, rule: Rule, threshold: float) -> "Evidence":
         """Return the evidence that had this state."""
-        check_counts(n=state["n"])
-        starts, value = (
-            -math.inf if state[name] is None else state[name] for name in ("log_starts", "log_value")
-        )
-        alarm = None if state["alarm"] is None else Alarm(*state["alarm"])
-        martingale = MARTINGALES[betting](**state["martingale"])
-        return cls(martingale, rule, threshold, state["n"], starts, value, alarm)
+        check_fields(state, "martingale", "n", "log_starts", "log_value", "alarm")
+        n = state["n"]
+        check_counts(n=n)
+        martingale = MARTINGALES[betting].from_json(state["martingale"])
+        check_counts(**{"number of p-values": n if martingale.n == n else -1})
+        starts, value = (_log(state[name], n) for name in ("log_starts", "log_value"))
+        return cls(martingale, rule, threshold, n, starts, value, Alarm.from_json(state["alarm"], n))
 
 
 @dataclass
@@ -144,11 +154,12 @@ class JointEvidence:
         cls, state: dict[str, Any], n_labels: int, betting: Betting, rule: Rule, threshold: float
     ) -> "JointEvidence":
         """Return the evidence that had this state."""
+        check_fields(state, "parts", "log_value", "alarm")
         parts = [Evidence.from_json(part, betting, rule, threshold) for part in state["parts"]]
-        if len(parts) != n_labels + 1:
+        if len(parts) != n_labels + 1 or sum(part.n for part in parts[:-1]) != parts[-1].n:
             raise ValueError("this state is damaged: its evidence is not that of these classes.")
-        value = -math.inf if state["log_value"] is None else state["log_value"]
-        return cls(parts, value, None if state["alarm"] is None else Alarm(*state["alarm"]))
+        n = parts[-1].n
+        return cls(parts, _log(state["log_value"], n), Alarm.from_json(state["alarm"], n))
 
 
 def first_above(threshold: float, log_values: FloatArray, before: int) -> Alarm | None:
@@ -158,6 +169,14 @@ def first_above(threshold: float, log_values: FloatArray, before: int) -> Alarm 
         return None
     first = int(np.argmax(high))
     return Alarm(before + first + 1, float(log_values[first]))
+
+
+def _log(state: Any, n: int) -> float:
+    """Return the logarithm of a state after n objects; minus infinity, which is None, is before the first."""
+    if state is None and n == 0:
+        return -math.inf
+    check_numbers(log_value=state)
+    return float(state)
 
 
 def _finite(log_value: float) -> float | None:

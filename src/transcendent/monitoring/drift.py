@@ -272,11 +272,11 @@ class DriftMonitor:
                     "this state belongs to another rejector: calibration objects or thresholds differ. After "
                     "learning, recalibration or rethresholding start a new monitor by DriftMonitor.of."
                 )
-            monitor._stream = PValueStream.from_json(state["stream"], monitor._stream.counts.shape)
             n_labels = len(monitor.classes)
             monitor._evidence = JointEvidence.from_json(state["evidence"], n_labels, *settings[:3])
-            monitor._rejections = Rejections.from_json(state["rejections"])
-            monitor._history = History(**state["history"])
+            monitor._stream = monitor._stream.resumed(state["stream"], monitor.n)
+            monitor._rejections = monitor._rejections.resumed(state["rejections"], monitor.n)
+            monitor._history = History.from_json(state["history"], monitor.n, "log_value", "rejected")
             if state["features"] is not None:
                 monitor._features = Features.from_json(state["features"])
         return monitor

@@ -9,7 +9,7 @@ ever: the values m for which it stays below 1 / delta are the interval.
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from transcendent.decisions import Decisions
 from transcendent.monitoring.alarms import Alarm
 from transcendent.monitoring.drift import judge_of
 from transcendent.monitoring.history import History
-from transcendent.monitoring.state import check_counts, reading
+from transcendent.monitoring.state import as_numbers, check_counts, check_fields, check_numbers, reading
 
 FORMAT = 1
 _BETS = np.geomspace(0.02, 6.0, 24)
@@ -58,6 +58,11 @@ class HarmMonitor:
 
     If the chance of an error never exceeds ``promised``, P(ever an alarm) ≤ ``delta``. The interval is for
     the mean error of the batches, each weighted by its number of audited answers.
+
+    The alarm depends on how labels are cut into batches, and so, slightly, does the interval: evidence is
+    looked at after each batch, and harm is taken to begin with one. The same labels in other batches raise
+    an alarm sooner, later or not at all. P(ever a false alarm) ≤ ``delta`` holds for every cut that does not
+    depend on the labels, such as one batch a day: fix it beforehand, and do not try several.
 
     Parameters
     ----------
@@ -204,10 +209,16 @@ class HarmMonitor:
         """Return the monitor that had this state."""
         with reading(text, "HarmMonitor", FORMAT) as state:
             kept = {key: value for key, value in state.items() if key not in ("kind", "format")}
-            alarm = None if kept["alarm"] is None else Alarm(*kept["alarm"])
-            labels, wrong = kept["labels"], kept["wrong"]
-            check_counts(labels=labels, wrong=wrong, right=labels - wrong, batches=kept["batches"])
-            return cls(**kept | {"alarm": alarm, "history": History(**kept["history"])})
+            check_fields(kept, *(field.name for field in fields(cls)))
+            labels, wrong, batches = kept["labels"], kept["wrong"], kept["batches"]
+            check_counts(labels=labels, wrong=wrong, right=labels - wrong, batches=batches)
+            check_numbers(adjusted=kept["adjusted"], spread=kept["spread"], log_value=kept["log_value"])
+            as_numbers(kept["log_starts"], len(_BETS) if batches else 0, "log_starts")
+            if kept["spread"] < 0 or not -labels <= kept["adjusted"] <= 2 * labels or batches > labels:
+                raise ValueError("this state is damaged: its sums are not those of its labels.")
+            alarm = Alarm.from_json(kept["alarm"], labels)
+            history = History.from_json(kept["history"], batches, *KeptError._fields)
+            return cls(**kept | {"alarm": alarm, "history": history})
 
     def __repr__(self) -> str:
         alarm = "no alarm" if self.alarm is None else f"ALARM at label {self.alarm.at:,}"

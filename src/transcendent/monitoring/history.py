@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, IntArray
-from transcendent.monitoring.state import check_counts
+from transcendent.monitoring.state import as_numbers, check_counts, check_fields
 
 _MOST = 512
 
@@ -29,8 +29,16 @@ class History:
     n: int = 0
     columns: dict[str, list[Any]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        check_counts(n=self.n, every=self.every - 1)
+    @classmethod
+    def from_json(cls, state: dict[str, Any], n: int, *names: str) -> "History":
+        """Return the history that had this state, of n objects or batches and columns with these names."""
+        check_fields(state, "every", "n", "columns")
+        every, columns = state["every"], state["columns"]
+        check_counts(every=every - 1, n=n if state["n"] == n else -1)
+        check_fields(columns, *(names if n else ()))
+        for name, column in columns.items():
+            as_numbers(column, n // every, name)
+        return cls(**state)
 
     def update(self, **values: AnyArray) -> None:
         """Take in values after each object or batch, in order of arrival."""

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import gammainc, gammaln, hyp1f1
 
 from transcendent._utils.arrays import FloatArray
+from transcendent.monitoring.state import as_numbers, check_counts, check_fields, check_numbers
 
 Betting = Literal["jumper", "mixture"]
 
@@ -21,13 +22,20 @@ _JUMP = 0.1
 _EPSILONS = np.array([[-1], [-0.5], [0], [0.5], [1]])
 _SMALLEST = 2.0**-60
 _UNDERFLOW = 1e-280
+_ROUNDING = 1e-6
 
 
 @dataclass
 class Martingale(ABC):
-    """The capital of a way to bet, as its logarithm."""
+    """The capital of a way to bet, as its logarithm, and the number of p-values so far."""
 
     log_value: float = 0.0
+    n: int = 0
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, state: dict[str, Any]) -> "Martingale":
+        """Return the martingale that had this state."""
 
     @abstractmethod
     def update(self, p: FloatArray) -> FloatArray:
@@ -50,21 +58,26 @@ class Jumper(Martingale):
 
     Attributes
     ----------
-    n : int
-        Number of p-values so far.
     log_base : float
         Logarithm of the capital when it last could change its mind.
     shares, gains : arrays of shape (5,)
         How much of that was put on each ε, and the factor by which this has grown since.
     """
 
-    n: int = 0
     log_base: float = 0.0
     shares: FloatArray = field(default_factory=lambda: np.full(5, 0.2))
     gains: FloatArray = field(default_factory=lambda: np.ones(5))
 
-    def __post_init__(self) -> None:
-        self.shares, self.gains = np.array(self.shares), np.array(self.gains)
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "Jumper":
+        """Return the martingale that had this state."""
+        check_fields(state, "log_value", "n", "log_base", "shares", "gains")
+        check_counts(n=state["n"])
+        check_numbers(log_value=state["log_value"], log_base=state["log_base"])
+        shares, gains = (as_numbers(state[name], 5, name) for name in ("shares", "gains"))
+        if shares.min() <= 0 or abs(shares.sum() - 1) > _ROUNDING or gains.min() <= 0:
+            raise ValueError("this state is damaged: its bets are none.")
+        return cls(state["log_value"], state["n"], state["log_base"], shares, gains)
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
@@ -104,8 +117,17 @@ class Mixture(Martingale):
     It depends on the number of p-values and the sum of their logarithms alone.
     """
 
-    n: int = 0
     surprise: float = 0.0
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "Mixture":
+        """Return the martingale that had this state."""
+        check_fields(state, "log_value", "n", "surprise")
+        check_counts(n=state["n"])
+        check_numbers(log_value=state["log_value"], surprise=state["surprise"])
+        if state["surprise"] < 0:
+            raise ValueError("this state is damaged: its bets are none.")
+        return cls(state["log_value"], state["n"], state["surprise"])
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""

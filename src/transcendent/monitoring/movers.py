@@ -17,6 +17,7 @@ from transcendent._utils.arrays import (
     take_column,
 )
 from transcendent._utils.tables import Table
+from transcendent.monitoring.state import as_numbers, check_fields
 
 _CELLS = 1 << 20
 _FAR = 1e150  # its square is a number
@@ -168,8 +169,20 @@ class Features:
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "Features":
         """Return the features that had this state."""
-        training, now = (Moments(*map(np.array, state[name])) for name in ("training", "now"))
-        return cls(state["names"], training, now)
+        check_fields(state, "names", "training", "now")
+        names = state["names"]
+        if type(names) is not list or not all(type(name) in (str, int) for name in names):
+            raise ValueError("this state is damaged: its features have no names.")
+        training, now = (
+            Moments(*(as_numbers(values, len(names), part) for values in state[part]))
+            for part in ("training", "now")
+        )
+        for moments in (training, now):
+            n, low, high = moments.n, -_FAR * moments.n, _FAR * moments.n
+            sums = np.all((moments.total >= low) & (moments.total <= high) & (moments.squares >= 0))
+            if np.any(n < 0) or not sums or np.any(moments.squares > _FAR * high):
+                raise ValueError("this state is damaged: its sums are not those of its features.")
+        return cls(names, training, now)
 
 
 def _numbers(X: Any, names: list[Any] | None = None) -> tuple[list[Any], Any]:

@@ -1,7 +1,7 @@
 """Are more objects rejected than calibration explains?"""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from transcendent._utils.arrays import BoolArray
 from transcendent.judging.calibration import Calibration
 from transcendent.monitoring.alarms import Alarm, first_above
-from transcendent.monitoring.state import check_counts
+from transcendent.monitoring.state import check_counts, check_fields, check_numbers
 from transcendent.thresholds import SearchResult
 
 _RATES = np.arange(1, 20) / 20
@@ -85,11 +85,16 @@ class Rejections:
         """Return the state as plain numbers."""
         return asdict(self) | {"alarm": None if self.alarm is None else list(self.alarm)}
 
-    @classmethod
-    def from_json(cls, state: dict[str, Any]) -> "Rejections":
-        """Return what had this state."""
-        check_counts(n=state["n"], rejected=state["rejected"])
-        return cls(**state | {"alarm": None if state["alarm"] is None else Alarm(*state["alarm"])})
+    def resumed(self, state: dict[str, Any], n: int) -> "Rejections":
+        """Return what had this state after n objects, and started as this one did."""
+        check_fields(state, *asdict(self))
+        check_counts(n=n if state["n"] == n else -1, rejected=state["rejected"], kept=n - state["rejected"])
+        check_numbers(log_value=state["log_value"])
+        for name in ("calibrated", "expected", "threshold"):
+            if state[name] != getattr(self, name):
+                raise ValueError(f"this state is damaged: {name} is {state[name]!r:.40}.")
+        alarm = Alarm.from_json(state["alarm"], n)
+        return replace(self, **{name: state[name] for name in ("n", "rejected", "log_value")}, alarm=alarm)
 
     def __repr__(self) -> str:
         rate = f"{self.rate:.1%}" if self.n else "nothing"

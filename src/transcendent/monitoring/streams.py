@@ -54,15 +54,19 @@ class PValueStream(NamedTuple):
         state = self.generator.bit_generator.state
         return {"counts": self.counts.tolist(), "generator": _in_text(state)}
 
-    @classmethod
-    def from_json(cls, state: dict[str, Any], shape: tuple[int, ...]) -> "PValueStream":
-        """Return the stream that had this state, with counts of a shape."""
+    def resumed(self, state: dict[str, Any], n: int) -> "PValueStream":
+        """Return the stream that had this state after n objects, and started as this one did."""
         counts = np.array(state["counts"])
-        if counts.shape != shape or counts.dtype.kind != "i" or counts.min() < 0:
+        is_count = counts.shape == self.counts.shape and counts.dtype.kind == "i"
+        if (
+            not is_count
+            or np.any(counts < self.counts)
+            or sum(map(int, counts.ravel() - self.counts.ravel())) != n
+        ):
             raise ValueError("this state is damaged: its counts are not those of these classes.")
         generator = np.random.default_rng(0)
         generator.bit_generator.state = _from_text(state["generator"])
-        return cls(counts.astype(np.int64), generator)
+        return PValueStream(counts.astype(np.int64), generator)
 
 
 def _take_in(counts: IntArray, levels: IntArray, uniforms: FloatArray) -> FloatArray:
@@ -91,4 +95,6 @@ def _in_text(state: Any) -> Any:
 def _from_text(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: value if key == "bit_generator" else _from_text(value) for key, value in state.items()}
+    if type(state) is not str or not state.isdecimal():
+        raise ValueError(f"this state is damaged: its generator holds {state!r:.40}.")
     return int(state)

@@ -14,9 +14,9 @@ from transcendent._utils.arrays import (
     IntArray,
     abbreviate,
     as_labels,
-    keys_of_any_rows,
 )
 from transcendent._utils.dates import first_and_last
+from transcendent._utils.digests import row_digests
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 
@@ -260,7 +260,7 @@ def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float]
 
 
 def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
-    keys = keys_of_any_rows(X)
+    keys = row_digests(X)
     repeated = np.isin(keys[test], keys[seen])
     share = float(repeated.mean())
     if share <= _DUPLICATES:

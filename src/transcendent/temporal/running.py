@@ -1,6 +1,7 @@
 """One rejector over past data: it decides period after period, and learns on schedule."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray, IntArray, as_slice, take_rows
 from transcendent.decisions import Decisions
-from transcendent.errors import InfeasibleError
+from transcendent.errors import CopiesWarning, InfeasibleError
 from transcendent.evaluators.training import what_learns
 from transcendent.monitoring.drift import DriftMonitor, can_be_monitored
 from transcendent.monitoring.plan import LabelPlan
@@ -43,19 +44,30 @@ class Run:
     verbose: bool = False
     note: str = ""
 
-    def fit(self, rejector: Any, labelled: IntArray) -> Any:
-        """Fit a clone on the training rows, and on the labelled ones that can join unless it learns them."""
+    def fit(self, rejector: Any, stages: list[IntArray]) -> Any:
+        """Fit a clone on the training rows, and on the labelled ones that can join unless it learns them.
+
+        ``stages`` has the rows that were labelled at each time it was due to learn.
+        """
         train, times = self.split.train, in_order_of_time(self.split.times)
         fresh = clone(rejector, safe=False)
         what = self.what_learns(fresh)
-        joined = joining(labelled, self.y, train) if what == "anew" else labelled[:0]
-        rows = np.concatenate([train, joined])
+        joined = [joining(labelled, self.y, train) for labelled in stages[-1:] if what == "anew"]
+        rows = np.concatenate([train, *joined])
         rows = rows[np.argsort(times[rows], kind="stable")]
         given = {"times": times[rows]} if self.chronological else {}
         if self.answers is not None:
             given["labels"] = self.answers[rows]
         fitted = fresh.fit(take_rows(self.X, as_slice(rows)), self.y[rows], **given)
-        return self.learn(fitted, labelled) if len(labelled) and what != "anew" else fitted
+        for labelled in self._to_repeat(stages) if what != "anew" else ():
+            fitted = self.learn(fitted, labelled)
+        return fitted
+
+    def _to_repeat(self, stages: list[IntArray]) -> list[IntArray]:
+        """Return the stages that count: the last one, or all if rows of a class came one after the other."""
+        known = self.y[self.split.train]
+        one_by_one = any(not np.isin(self.y[labelled], known).all() for labelled in stages)
+        return [labelled for labelled in (stages if one_by_one else stages[-1:]) if len(labelled)]
 
     def what_learns(self, rejector: Any) -> Any:
         """What of a rejector learns, if it is not fitted anew."""
@@ -71,7 +83,9 @@ class Run:
         else:
             joined = joining(labelled, self.y, train)
         rows = np.concatenate([train, joined])
-        return fitted.learn(take_rows(self.X, rows), self.y[rows], what=what)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CopiesWarning)  # period after period; see find_biases
+            return fitted.learn(take_rows(self.X, rows), self.y[rows], what=what)
 
     def rows(self, period: int) -> IntArray:
         """The rows of a period."""
@@ -115,7 +129,8 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     monitor: DriftMonitor | None = None
     state: str | None = None
     watched: dict[str, Any] = {}
-    labelled = known = np.empty(0, dtype=np.intp)
+    labelled = np.empty(0, dtype=np.intp)
+    stages: list[IntArray] = []
     since_fit: list[IntArray] = []
     parts: list[dict[str, AnyArray]] = []
     periods, done = run.split.periods, 0
@@ -127,7 +142,8 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             rows = run.rows(i)
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
-                fitted, known, since_fit = None, labelled, []
+                fitted, since_fit = None, []
+                stages.append(labelled)
                 state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
             part = read_period(run.checkpoints, name, i)
@@ -139,7 +155,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                     first = not seconds["fit"]
                     try:
                         with progress.pause() if first else nullcontext():
-                            fitted = _fit_up_to_now(run, rejector, learner, known, since_fit, seconds)
+                            fitted = _fit_up_to_now(run, rejector, learner, stages, since_fit, seconds)
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
                     monitor = run.watch(fitted, state)
@@ -160,14 +176,14 @@ def _fit_up_to_now(
     run: Run,
     rejector: Any,
     learner: Any,
-    labelled: IntArray,
+    stages: list[IntArray],
     since_fit: list[IntArray],
     seconds: dict[str, float],
 ) -> Any:
     """The rejector as it is after deciding the periods since its last fit; an earlier fit may learn."""
     with _timed(seconds, "fit"):
         learns = learner is not None and run.what_learns(learner) != "anew"
-        fitted = run.learn(learner, labelled) if learns else run.fit(rejector, labelled)
+        fitted = run.learn(learner, stages[-1]) if learns else run.fit(rejector, stages)
     if Traits.of(fitted).evolves:
         for earlier in since_fit:
             run.decide(fitted, earlier)

@@ -21,8 +21,7 @@ _TESTED = 0.7
 _STRICTER = np.arange(0.05, 1, 0.05)
 _MOST_NEEDED = 10**9
 _BETWEEN = 8
-_NOTHING = 2.0  # a threshold that no credibility reaches
-_SURE = 0.9
+NOTHING = 2.0  # a threshold that no credibility reaches
 _SALT = 2022  # so that the draw does not depend on data made with the same seed
 
 
@@ -89,13 +88,24 @@ class GuaranteedSearch(Search):
     """Rejects as little as it can prove that few accepted answers are wrong.
 
     With probability at least ``1 - delta`` over the draw of the calibration objects, the share of wrong
-    answers among accepted ones is at most ``error``, for new objects exchangeable with the calibration
-    objects. Nothing is promised about others.
+    answers among accepted ones is at most ``error``, for new objects from where the calibration objects were
+    drawn, each independently of the others. Nothing is promised about other objects. Repeated rows and
+    campaigns are not independent: they count as more evidence than they are, and promises break more often
+    than ``delta``. ``calibration_.repeated`` says how many of the objects that test equal an earlier one,
+    and a `CopiesWarning` if more than a tenth of the rows that calibrate equal another row of ``fit``.
+
+    ``delta`` is for one search. If thresholds are searched again, after each ``learn`` or with other
+    settings, each search may break its promise with probability ``delta``; of k searches, one of them at
+    least with up to k times that.
+
+    The probability is over all draws of calibration objects. A search that ends in an `InfeasibleError`
+    counts as a promise kept. Where most draws end so, those that are proven break more often than ``delta``.
 
     30% of the calibration objects, drawn at random, are what p-values compare with; they also order
-    thresholds from strict to loose by the errors that they let pass. The other 70% test one threshold after
-    the other by exact binomial tails, until one fails (fixed-sequence testing). New objects are compared
-    with the 30%, too, so that what was tested is what decides.
+    thresholds from strict to loose by the errors that they let pass, and say which is likeliest to be
+    proven. From this on the other 70% test one after the other by exact binomial tails, until one fails
+    (fixed-sequence testing). New objects are compared with the 30%, too, so that what was tested is what
+    decides.
 
     Parameters
     ----------
@@ -111,7 +121,7 @@ class GuaranteedSearch(Search):
     pos_label : label or None
         The positive class of the last two; by default the second of two.
     random_state : int
-        Seed of the draw.
+        Seed of the draw of the objects that test.
 
     Examples
     --------
@@ -165,7 +175,7 @@ class GuaranteedSearch(Search):
         thresholds = np.max(proven, axis=0)
         failed = [c for c, proof in enumerate(proofs) if proof.p_values[0] > delta]
         if failed:
-            thresholds[failed] = _NOTHING
+            thresholds[failed] = NOTHING
             warnings.warn(
                 f"nothing can be proven about answers {abbreviate(classes[failed])}: all are rejected.",
                 CalibrationWarning,
@@ -210,53 +220,72 @@ class GuaranteedSearch(Search):
         return [_Aim("false negative rate of accepted objects", wrong & about, about)]
 
     def _prove(self, objects: "_Objects", aim: "_Aim", delta: float) -> Proof:
-        """Test thresholds from a strict one on to looser ones, until one fails."""
+        """Test thresholds from the step that is likeliest to pass on to looser ones, until one fails.
+
+        The bags alone say which steps there are, where the tests start and in which order they follow. So
+        the promise breaks only if the first of them that lets too many errors pass is proven, and that has
+        probability at most delta.
+        """
         thresholds = objects.path(aim.wrong)
-        thresholds = thresholds[self._start(objects, aim, thresholds, delta) :]
-        answers = objects.accepted(aim.about & objects.tested, thresholds)
-        wrong = objects.accepted(aim.wrong & objects.tested, thresholds)
+        thresholds = thresholds[np.argmax(self._chances(objects, aim, thresholds, delta)) :]
+        answers, wrong = (objects.accepted(some & objects.tested, thresholds) for some in aim.counted)
         p = binom.cdf(wrong, answers, self.error)
         steps = slice(int(np.argmax(p > delta)) + 1 if (p > delta).any() else len(p))
         return Proof(thresholds[steps], answers[steps], wrong[steps], p[steps])
 
-    def _start(self, objects: "_Objects", aim: "_Aim", thresholds: FloatArray, delta: float) -> int:
-        """Return the strictest step that, by what is in the bags, should pass; if none, the likeliest."""
-        answers, wrong = (
-            objects.accepted(some & objects.bagged, thresholds) for some in (aim.about, aim.wrong)
-        )
-        tested = np.round(answers * (objects.tested.sum() / max(objects.bagged.sum(), 1)))
+    def _chances(self, objects: "_Objects", aim: "_Aim", thresholds: FloatArray, delta: float) -> FloatArray:
+        """Chance of each step to pass its test, by what is in the bags.
+
+        The steps were made from the bags: where a step accepts all that has no errors there, its threshold
+        in each class stands just above an error, so new objects have about one more than the bags show. Of
+        a part of these objects it is fewer: errors thin out towards the top.
+        """
+        answers, wrong = (objects.accepted(some & objects.bagged, thresholds) for some in aim.counted)
+        tested = np.round(answers * (objects.tested.sum() / objects.bagged.sum()))
         allowed = binom.ppf(delta, tested, self.error)
         allowed -= binom.cdf(allowed, tested, self.error) > delta
-        passing = binom.cdf(allowed, tested, (wrong + 1) / (answers + 2))
-        return int(np.argmax(passing >= _SURE if (passing >= _SURE).any() else passing))
+        classes = len(np.unique(objects.predicted[aim.wrong & objects.bagged]))
+        free = answers[wrong == 0].max(initial=1)
+        hidden = np.maximum(1, classes * np.minimum(1, answers / free) ** 3)
+        return np.asarray(binom.cdf(allowed, tested, (wrong + hidden) / (answers + hidden + 1)))
 
     def _infeasible(self, objects: "_Objects", aim: "_Aim", delta: float) -> InfeasibleError:
         failed = (
             f"no thresholds can be proven to hold the {aim.name} to {self.error:.3g} with probability "
             f"{1 - self.delta:.3g}"
         )
-        n, thresholds = len(objects.values), objects.path(aim.wrong)
-        step = thresholds[[self._start(objects, aim, thresholds, delta)]]
-        accepted, errors = (int(objects.accepted(some, step)[0]) for some in (aim.about, aim.wrong))
+        n, everybody = len(objects.values), objects._replace(bagged=objects.bagged | objects.tested)
+        there = int(np.sum(aim.about & objects.tested))
+        least = math.ceil(math.log(delta) / math.log1p(-self.error))
+        if there < least:
+            in_all = f", at this share at least about {_rounded(least / there * n):,}" if there else ""
+            return InfeasibleError(
+                f"{failed}: of {n:,} calibration objects, {there:,} of those that test are in question, and "
+                f"even without an error it takes {least:,}. Give more calibration objects{in_all}, or raise "
+                "error or delta."
+            )
+        thresholds = everybody.path(aim.wrong)
+        accepted, errors = (objects.accepted(some, thresholds) for some in aim.counted)
         needed = _needed((errors + 1) / (accepted + 2), self.error, delta)
-        if needed is None or accepted == 0:
-            least = math.ceil(_needed_without_errors(self.error, delta))
+        about = needed * n / (_TESTED * np.maximum(accepted, 1))
+        step = int(np.argmin(about))
+        if about[step] == math.inf:
             return InfeasibleError(
                 f"{failed}: no thresholds of these {n:,} calibration objects come near that. Even without an "
                 f"error {least:,} tested objects would have to be accepted. Raise error, or take a measure "
                 "that ranks errors lower."
             )
-        about = needed * n / (_TESTED * accepted)
-        if about <= n:
+        if about[step] <= n:
             return InfeasibleError(
-                f"{failed}: with {n:,} calibration objects most draws could, but not this one. Give more, or "
-                "raise error or delta; another random_state would be a second try, for which the probability "
-                "does not allow."
+                f"{failed}: with {n:,} calibration objects other draws of those that test could, but not "
+                f"that of GuaranteedSearch(random_state={self.random_state}). Give more, or raise error or "
+                "delta; another random_state of the search, or of the evaluator, would be a second try, for "
+                "which the probability does not allow."
             )
         return InfeasibleError(
             f"{failed}: with {n:,} calibration objects the evidence is too thin. Thresholds that accept "
-            f"{accepted:,} of the objects in question with {errors:,} errors would need about "
-            f"{_rounded(about):,} calibration objects; or raise error or delta."
+            f"{accepted[step]:,} of the objects in question with {errors[step]:,} errors would need about "
+            f"{_rounded(about[step]):,} calibration objects; or raise error or delta."
         )
 
 
@@ -266,6 +295,11 @@ class _Aim(NamedTuple):
     name: str
     wrong: BoolArray
     about: BoolArray
+
+    @property
+    def counted(self) -> tuple[BoolArray, BoolArray]:
+        """Objects in question, and the wrong ones of them."""
+        return self.about, self.wrong
 
 
 class _Objects(NamedTuple):
@@ -295,11 +329,11 @@ class _Objects(NamedTuple):
         rates = [self._rates(c, wrong) for c in range(self.n_classes)]
         shares = np.unique(np.concatenate([share for _, share in rates]))
         steps = np.column_stack(
-            [np.append(v, _NOTHING)[np.searchsorted(-share, -shares)] for v, share in rates]
+            [np.append(v, NOTHING)[np.searchsorted(-share, -shares)] for v, share in rates]
         )
         errs = [wrong[self.bagged & (self.predicted == c)].any() for c in range(self.n_classes)]
         stricter = np.where(errs, 1 - _STRICTER[:, None] * (1 - np.minimum(steps[0], 1)), steps[0])
-        return _finer(np.vstack([np.where(steps[0] > 1, _NOTHING, stricter), steps]))
+        return _finer(np.vstack([np.where(steps[0] > 1, NOTHING, stricter), steps]))
 
     def _rates(self, c: int, wrong: BoolArray) -> tuple[FloatArray, FloatArray]:
         """The values of objects predicted c, ascending, and the falling share of wrong answers at each."""
@@ -319,7 +353,7 @@ def _finer(steps: FloatArray) -> FloatArray:
     between = np.arange(_BETWEEN)[:, None] / _BETWEEN
     parts = [strict + between * (loose - strict) for strict, loose in pairwise(steps)]
     finer = np.vstack([*parts, steps[-1:]])
-    return np.where(finer > 1, _NOTHING, finer)
+    return np.where(finer > 1, NOTHING, finer)
 
 
 def drawn_apart(n: int, seed: int) -> BoolArray:
@@ -333,20 +367,16 @@ def _rounded(number: float) -> int:
     return math.ceil(number / unit) * unit
 
 
-def _needed_without_errors(error: float, delta: float) -> float:
-    """Return how many tested objects, none of them wrong, prove a share of at most ``error``."""
-    return math.log(delta) / math.log1p(-error)
+def _needed(rates: FloatArray, error: float, delta: float) -> FloatArray:
+    """Return how many tested objects with these shares of errors prove them to be at most ``error``."""
 
+    def proves(number: FloatArray) -> BoolArray:
+        return np.asarray(binom.cdf(np.floor(rates * number), number, error) <= delta)
 
-def _needed(rate: float, error: float, delta: float) -> int | None:
-    """Return how many tested objects with this share of errors prove it to be at most ``error``."""
-    low, high = 0, 1
-    while binom.cdf(math.floor(rate * high), high, error) > delta:
-        low, high = high, 2 * high
-        if rate >= error or high > _MOST_NEEDED:
-            return None
-    while high - low > 1:
+    low, high = np.zeros(len(rates)), np.ones(len(rates))
+    while (more := (rates < error) & (high <= _MOST_NEEDED) & ~proves(high)).any():
+        low, high = np.where(more, high, low), np.where(more, 2 * high, high)
+    while ((high - low) > 1).any():
         middle = (low + high) // 2
-        passes = binom.cdf(math.floor(rate * middle), middle, error) <= delta
-        low, high = (low, middle) if passes else (middle, high)
-    return high
+        low, high = np.where(proves(middle), (low, middle), (middle, high))
+    return np.where(proves(high), high, math.inf)

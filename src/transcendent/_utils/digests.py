@@ -1,0 +1,168 @@
+"""Rows known by what they hold: 16 bytes for each, equal for equal rows."""
+
+import math
+from collections.abc import Iterator
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from transcendent._utils.arrays import (
+    AnyArray,
+    IntArray,
+    chunks,
+    column_names,
+    count_rows,
+    is_missing,
+    take_column,
+    take_rows,
+)
+
+_SIZE = 16
+_CELLS = 1 << 16
+_MOST_EXACT = 1 << 53  # integers beyond differ, and are one floating-point number
+
+
+def row_digests(X: Any, dtype: Any = np.float64) -> AnyArray:
+    """Return a digest of every row, of anything `take_rows` takes.
+
+    Numbers count as ``dtype``, however they are stored: 0 is -0 and False, and NaN is any other missing
+    value. Entries of a sparse row count without their order, zeros not at all.
+    """
+    digests = b"".join(_sparse(X, dtype) if sp.issparse(X) else _dense(X, dtype))
+    return np.frombuffer(digests, dtype=f"V{_SIZE}")
+
+
+def float_type(X: Any) -> str:
+    """Return the type of floating-point numbers that holds the rows, ``"float64"`` if in doubt."""
+    types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
+    known = [np.dtype(kind) for kind in types if isinstance(kind, np.dtype)]
+    common = np.result_type(*known) if known and len(known) == len(types) else np.dtype(np.float64)
+    return common.name if common in (np.float16, np.float32) else "float64"
+
+
+def pair_up(wanted: IntArray, given: IntArray) -> IntArray:
+    """Return a position in ``given`` for each of ``wanted``, none of them twice; -1 where none is left."""
+    if len(given) == 0:
+        return np.full(len(wanted), -1)
+    size = len(wanted) + len(given)
+    sought, offered = (ids * size + _rank_among_equals(ids) for ids in (wanted, given))
+    order = np.argsort(offered)
+    places = np.minimum(np.searchsorted(offered, sought, sorter=order), len(given) - 1)
+    return np.where(offered[order[places]] == sought, order[places], -1)
+
+
+def number_digests(*each: AnyArray) -> list[IntArray]:
+    """Return arrays of digests as numbers, equal for equal digests of all the arrays."""
+    ids = np.unique(np.concatenate(each), return_inverse=True)[1]
+    return np.split(ids, np.cumsum([len(digests) for digests in each])[:-1])
+
+
+def _rank_among_equals(ids: IntArray) -> IntArray:
+    order = np.argsort(ids, kind="stable")
+    ranks = np.empty(len(ids), dtype=np.intp)
+    ranks[order] = np.arange(len(ids)) - np.searchsorted(ids[order], ids[order])
+    return ranks
+
+
+def _sparse(X: Any, dtype: Any) -> Iterator[bytes]:
+    X = X.tocsr()
+    for rows in chunks(X.shape[0], max(1, _CELLS * X.shape[0] // max(1, X.nnz))):
+        part = sp.csr_array(take_rows(X, rows), copy=True)
+        part.sum_duplicates()
+        part.eliminate_zeros()
+        entries = np.empty(part.nnz, dtype=[("column", "<i8"), ("value", "<f8")])
+        entries["column"], entries["value"] = part.indices, _in_one_form(part.data, dtype)
+        ends = (part.indptr * entries.itemsize).tolist()
+        content = memoryview(entries.tobytes())
+        for start, end in pairwise(ends):
+            yield blake2b(content[start:end], digest_size=_SIZE).digest()
+
+
+def _dense(X: Any, dtype: Any) -> Iterator[bytes]:
+    columns = _columns(X)
+    width = sum(numbers.shape[1] for numbers, _ in columns)
+    for rows in chunks(count_rows(X), max(1, _CELLS // max(1, width))):
+        parts = [numbers[rows] for numbers, _ in columns]
+        values = _in_one_form(parts[0] if len(parts) == 1 else np.hstack(parts), dtype)
+        cells = [(j, others[rows]) for j, (_, others) in enumerate(columns) if others is not None]
+        for i, row in enumerate(values):
+            digest = blake2b(row, digest_size=_SIZE)
+            if texts := [(j, others[i]) for j, others in cells if others[i] is not None]:
+                digest.update(repr(texts).encode("utf-8", "surrogatepass"))
+            yield digest.digest()
+
+
+def _columns(X: Any) -> list[tuple[AnyArray, list[Any] | None]]:
+    """Return numbers (n, 1 or more), NaN where there is none, with what else is there, if anything is."""
+    n = count_rows(X)
+    if column_names(X) is not None:
+        return [_split(take_column(X, j)) for j in range(X.shape[1])]
+    values = _as_array(X)
+    width = math.prod(values.shape[1:])
+    if _are_exact(values):
+        return [(values.reshape(n, width), None)]
+    return [_split(column) for column in values.reshape(n, width).T]
+
+
+def _split(column: AnyArray) -> tuple[AnyArray, list[Any] | None]:
+    if _are_exact(column):
+        return column[:, None], None
+    cells = list(map(_plain, (column.astype(str) if column.dtype.kind in "mM" else column).tolist()))
+    are_numbers = [isinstance(cell, float) or _is_exact(cell) for cell in cells]
+    numbers = [cell if known else np.nan for cell, known in zip(cells, are_numbers, strict=True)]
+    others = [None if known else _text(cell) for cell, known in zip(cells, are_numbers, strict=True)]
+    return np.array(numbers, dtype=np.float64)[:, None], others
+
+
+def _are_exact(values: AnyArray) -> bool:
+    """Return whether these are numbers that floating-point numbers hold."""
+    if values.dtype.kind in "iu" and values.itemsize == 8:
+        return not np.any((values > _MOST_EXACT) | (values < -_MOST_EXACT))
+    return values.dtype.kind in "biuf"
+
+
+def _is_exact(cell: Any) -> bool:
+    return isinstance(cell, int) and -_MOST_EXACT <= cell <= _MOST_EXACT
+
+
+def _plain(cell: Any) -> Any:
+    """Return a NumPy scalar as the Python value that it equals."""
+    return cell.item() if isinstance(cell, np.number | np.bool_ | np.str_ | np.bytes_) else cell
+
+
+def _as_array(X: Any) -> AnyArray:
+    """Return rows as an array: of numbers, or else of objects."""
+    if isinstance(X, list | tuple):
+        try:
+            values = np.asarray(X)
+        except ValueError:  # of different lengths
+            return np.fromiter(X, dtype=object, count=len(X))
+        return values if values.dtype.kind in "biuf" else np.asarray(X, dtype=object)
+    return np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+
+
+def _in_one_form(values: AnyArray, dtype: Any) -> AnyArray:
+    """Return numbers of one type, with one zero and one NaN."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast: AnyArray = values.astype(dtype, order="C")
+        cast += 0.0
+        if np.isnan(cast.sum()):  # or infinities of both signs
+            cast[np.isnan(cast)] = np.nan
+    return cast
+
+
+def _text(value: Any) -> Any:
+    """Return anything but a number in one form; None for a missing value."""
+    value = _plain(value)
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, dict):
+        return sorted((repr(key), _text(held)) for key, held in value.items())
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_text(held) for held in value]
+    if isinstance(value, float) or _is_exact(value):
+        return float(value)
+    return None if is_missing(value) else repr(value)

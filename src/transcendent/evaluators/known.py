@@ -1,0 +1,141 @@
+"""Rows that an evaluator knows again by what they hold, in any order."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray
+from transcendent._utils.digests import float_type, number_digests, pair_up, row_digests
+
+_UNSEEN, _TRAINS = -2, -1
+
+
+class Roles(NamedTuple):
+    """What each of the rows given to ``learn`` does, as positions among them, for each detector.
+
+    The order depends on content alone: the rows of ``fit`` in their order, then the others.
+    """
+
+    calibration: list[IntArray]
+    train: list[IntArray]
+    n_new: int
+    left_out: BoolArray
+    known: "KnownRows"
+
+
+@dataclass(frozen=True)
+class KnownRows:
+    """Digests of the rows an evaluator was fitted on and has learnt since.
+
+    Attributes
+    ----------
+    dtype : str
+        The type that numbers count as: that of the rows of ``fit``.
+    classes : array
+        The classes of ``fit``.
+    codes : array of shape (rows of ``fit``,)
+        The labels of these rows, as positions in ``classes``.
+    digests : array of shape (rows of ``fit``,)
+        What they hold.
+    learnt : array of shape (different other rows,)
+        What the other rows hold, copies once.
+    folds : array of the same shape
+        The detector that each of these calibrates, -1 for none.
+    """
+
+    dtype: str
+    classes: AnyArray
+    codes: AnyArray
+    digests: AnyArray
+    learnt: AnyArray
+    folds: AnyArray
+
+    @classmethod
+    def of(cls, X: Any, codes: IntArray, classes: AnyArray) -> Self:
+        """Remember the rows of a fit."""
+        digests = row_digests(X, float_type(X))
+        none = np.empty(0, dtype=np.int32)
+        return cls(float_type(X), classes, codes.astype(np.int32), digests, digests[:0], none)
+
+    def count_repeated(self, calibration: IntArray) -> int:
+        """Return the number of rows of ``fit`` that calibrate and equal one that does not."""
+        others = np.delete(self.digests, calibration)
+        return int(np.isin(self.digests[calibration], others).sum())
+
+    def copies(self) -> BoolArray:
+        """Return which rows of ``fit`` equal another one."""
+        _, groups, sizes = np.unique(self.digests, return_inverse=True, return_counts=True)
+        return np.asarray(sizes[groups] > 1)
+
+    def assign(self, X: Any, y: AnyArray, classes: AnyArray, calibration: list[IntArray], k: int) -> Roles:
+        """Find the rows of ``fit`` among others, and say what each row does.
+
+        One in ``k`` rows of a class that ``fit`` has not seen calibrates. Rows keep their parts from one
+        call to the next. A row that equals one that calibrates a detector, and was not beside it in
+        ``fit``, does not train that detector.
+        """
+        digests = row_digests(X, self.dtype)
+        of_fit, of_learnt, ids = number_digests(self.digests, self.learnt, digests)
+        codes, seen = np.searchsorted(classes, y), np.searchsorted(classes, self.classes)
+        old = self._find(of_fit, seen[self.codes], ids, codes, len(classes))
+        added = ~np.isin(codes, seen)
+        new = np.setdiff1d(np.arange(len(ids)), old)
+        new = new[np.lexsort((codes[new], ~added[new], ids[new]))]
+        different = new[np.unique(ids[new], return_index=True)[1]]
+        folds = np.full(len(of_fit) + len(of_learnt) + len(ids), _UNSEEN)
+        folds[of_learnt], folds[of_fit] = self.folds, _TRAINS
+        unseen = different[folds[ids[different]] == _UNSEEN]
+        _deal(folds, ids[different], np.where(added, codes, -1)[different], len(calibration), k)
+        roles = Roles(
+            [], [], len(new), np.zeros(len(ids), dtype=bool), self._with(digests[unseen], folds[ids[unseen]])
+        )
+        for fold, own in enumerate(calibration):
+            more = different[added[different] & (folds[ids[different]] == fold)]
+            copies = np.isin(ids[new], of_fit[own]) | (folds[ids[new]] == fold)
+            roles.left_out[np.setdiff1d(new[copies], more)] = True
+            roles.calibration.append(np.concatenate([old[own], more]))
+            roles.train.append(np.concatenate([np.delete(old, own), new[~copies]]))
+        return roles
+
+    def _with(self, learnt: AnyArray, folds: IntArray) -> Self:
+        """Return these rows and others."""
+        return replace(
+            self,
+            learnt=np.concatenate([self.learnt, learnt]),
+            folds=np.concatenate([self.folds, folds.astype(np.int32)]),
+        )
+
+    def _find(self, of_fit: IntArray, labels: IntArray, ids: IntArray, codes: IntArray, n: int) -> IntArray:
+        """Return where each row of ``fit`` is among the given ones; refuse if one is not."""
+        places = pair_up(of_fit * n + labels, ids * n + codes)
+        missing = np.flatnonzero(places < 0)
+        if len(missing) == 0:
+            return places
+        here, left = np.isin(of_fit[missing], ids), np.setdiff1d(np.arange(len(ids)), places)
+        relabelled = pair_up(of_fit[missing], ids[left]) >= 0
+        how = "have another label here" if relabelled.all() else "are not among these"
+        if 0 < relabelled.mean() < 1:
+            how += f", {relabelled.sum():,} of them with another label"
+        if n_copies := np.sum(here & ~relabelled):
+            how += f", {n_copies:,} of them copies of rows that are here less often than in fit"
+        if not here.any() and len(missing) == len(places):
+            how += " (do the numbers have another precision or type, as float32 rows after a float64 fit?)"
+        raise ValueError(
+            f"{len(missing):,} of the {len(places):,} rows given to fit {how}; the first is row {missing[0]} "
+            "of fit. Give all rows of fit as they were, each as often as in fit, in any order, with all "
+            "labelled since; if they or their labels have changed, fit anew."
+        )
+
+
+def _deal(folds: IntArray, ids: IntArray, added: IntArray, n_folds: int, k: int) -> None:
+    """Give each row that is not known yet a part: of an added class one in k calibrates, the others train.
+
+    ``added`` has the class of each row, -1 if ``fit`` has seen it.
+    """
+    for c in np.unique(added[added >= 0]):
+        own = ids[added == c]
+        unseen = own[folds[own] == _UNSEEN]
+        turns = (len(own) - len(unseen) + np.arange(len(unseen))) % k
+        folds[unseen] = np.where(turns < n_folds, turns, _TRAINS)
+    folds[folds == _UNSEEN] = _TRAINS
