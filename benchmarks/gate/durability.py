@@ -1,10 +1,12 @@
-"""Kill workers of a gate and crash its database under load; count what was acknowledged and what is there.
+"""Kill gates and crash their database under load; count what was acknowledged and what is there.
 
-TRANSCENDENT_DATA=... python benchmarks/gate/durability.py [--workers 20] [--databases 5] [--seed 0]
+TRANSCENDENT_DATA=... python benchmarks/gate/durability.py [--gates 2] [--kills 20] [--crashes 5] [--seed 0]
 
-Four clients send batches of apps and send again what was not answered. A worker is ended by SIGKILL, the
-database is stopped in immediate mode and started again. Every acknowledged rejection has to be in the
-quarantine exactly once, and every client has to be answered again within 10 seconds.
+Four clients send batches of apps to several gates, and send what was not answered to the next one. A gate is
+ended by SIGKILL and started again, as a supervisor does; the database is stopped in immediate mode and
+started again. Every acknowledged rejection has to be in the quarantine exactly once, the counts have to be
+those of a scan, and every client has to be answered again within 10 seconds. The next disturbance comes when
+all gates are ready again: with two gates, one at a time is down.
 """
 
 import argparse
@@ -13,12 +15,12 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from apps import apps_of_2013, fit_on_2012, to_object
 from parts import Cluster, Gate, cluster_in
 from sqlalchemy import text
@@ -26,7 +28,9 @@ from sqlalchemy import text
 from transcendent.errors import GateError
 from transcendent.gate import GateClient
 from transcendent.gate.access import Tokens
+from transcendent.gate.check import check as check_tables
 from transcendent.gate.database import connect, migrate
+from transcendent.gate.quarantine import Quarantine
 
 CLIENTS = 4
 BATCH = 20
@@ -44,10 +48,11 @@ class Sent:
 
 
 def send(
-    number: int, address: str, token: str, objects: list[Any], done: threading.Event, sent: Sent
+    number: int, addresses: list[str], token: str, objects: list[Any], done: threading.Event, sent: Sent
 ) -> None:
-    """Send batches until told to stop; the same batch again until it is answered."""
-    with GateClient(address, token, timeout=15) as client:
+    """Send batches until told to stop; the same batch to the next gate until it is answered."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(GateClient(address, token, timeout=15)) for address in addresses]
         while not done.is_set():
             start = sent.batches * BATCH
             sent.batches += 1
@@ -55,7 +60,7 @@ def send(
                 {**objects[(start + i) % len(objects)], "id": f"client{number}-{start + i}"}
                 for i in range(BATCH)
             ]
-            while (answer := _try(client, batch)) is None:
+            while (answer := _try(clients[(number + sent.repeated) % len(clients)], batch)) is None:
                 sent.repeated += 1
                 time.sleep(0.05)
             sent.acknowledged += [each["id"] for each in answer if not each["accepted"]]
@@ -71,29 +76,22 @@ def _try(client: GateClient, batch: list[Any]) -> list[dict[str, Any]] | None:
         return None
 
 
-def workers_of(gate: Gate) -> list[psutil.Process]:
-    """Return the processes that serve."""
-    return [each for each in psutil.Process(gate.process.pid).children() if "spawn_main" in _command(each)]
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def disturb(event: str, gate: Gate, server: Cluster, generator: np.random.Generator) -> float:
-    """Kill a worker, or crash the database and start it again; return when it was dead."""
+def disturb(event: str, gates: list[Gate], server: Cluster, generator: np.random.Generator) -> float:
+    """Kill a gate, or crash the database and start it again; return when it was dead."""
     if event == "database":
         server.stop("immediate")
         dead = time.monotonic()
         server.start()
         return dead
-    while not (alive := workers_of(gate)):
-        time.sleep(0.1)
-    alive[generator.integers(len(alive))].send_signal(signal.SIGKILL)
+    gates[generator.integers(len(gates))].stop(signal.SIGKILL)
     return time.monotonic()
+
+
+def supervise(gates: list[Gate], artifact: Path) -> None:
+    """Start gates again that have ended: one that finds no database ends, too."""
+    for place, gate in enumerate(gates):
+        if gate.process.poll() is not None:
+            gates[place] = Gate(gate.database, artifact, gate.log, port=gate.port, log_level="warning")
 
 
 def longest_wait(sent: list[Sent], event: float) -> float:
@@ -108,6 +106,8 @@ def check(server: Cluster, sent: list[Sent]) -> bool:
         found = connection.execute(text("SELECT object_id, count(*) FROM payload GROUP BY 1")).all()
         items = connection.execute(text("SELECT count(*) FROM item")).scalar_one()
         identities = connection.execute(text("SELECT count(*) FROM identity")).scalar_one()
+    counted = Quarantine(engine).counts()["waiting"]
+    contradictions = check_tables(engine)
     engine.dispose()
     times = {name: int(n) for name, n in found}
     acknowledged = [name for each in sent for name in each.acknowledged]
@@ -118,18 +118,24 @@ def check(server: Cluster, sent: list[Sent]) -> bool:
         f"sent again: {sum(each.repeated for each in sent):,}"
     )
     print(f"rejections acknowledged: {len(acknowledged):,}, lost: {lost}, there twice: {twice}")
-    print(f"payloads {sum(times.values()):,}, items {items:,}, identities {identities:,}")
-    return bool(lost == 0 and twice == 0 and sum(times.values()) == items == identities)
+    print(
+        f"payloads {sum(times.values()):,}, items {items:,}, identities {identities:,}, counted {counted:,}"
+    )
+    for each in contradictions:
+        print(each.what)
+    same = sum(times.values()) == items == identities == counted
+    return bool(lost == 0 and twice == 0 and same and not contradictions)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--workers", type=int, default=20)
-    parser.add_argument("--databases", type=int, default=5)
+    parser.add_argument("--gates", type=int, default=2)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--crashes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     generator = np.random.default_rng(options.seed)
-    events = generator.permutation(["worker"] * options.workers + ["database"] * options.databases)
+    events = generator.permutation(["gate"] * options.kills + ["database"] * options.crashes)
     with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
         folder = Path(name)
         fit_on_2012(folder / "gate.transcendent")
@@ -138,12 +144,14 @@ def main() -> None:
         migrate(engine)
         token = Tokens(engine).create("sensor", "client")
         engine.dispose()
-        gate = Gate(
-            server.url, folder / "gate.transcendent", folder / "log", workers=2, log_level="warning"
-        ).wait()
+        gates = [
+            Gate(server.url, folder / "gate.transcendent", folder / f"log{i}", log_level="warning")
+            for i in range(options.gates)
+        ]
+        addresses = [gate.wait(180).address for gate in gates]
         done, sent = threading.Event(), [Sent() for _ in range(CLIENTS)]
         threads = [
-            threading.Thread(target=send, args=(i, gate.address, token, objects, done, sent[i]))
+            threading.Thread(target=send, args=(i, addresses, token, objects, done, sent[i]))
             for i in range(CLIENTS)
         ]
         for thread in threads:
@@ -151,17 +159,22 @@ def main() -> None:
         waits = []
         for number, event in enumerate(events.tolist()):
             time.sleep(generator.uniform(1, 4))
-            happened = disturb(event, gate, server, generator)
+            happened = disturb(event, gates, server, generator)
             while (wait := longest_wait(sent, happened)) == np.inf and time.monotonic() < happened + 60:
+                supervise(gates, folder / "gate.transcendent")
                 time.sleep(0.05)
             waits.append(wait)
+            while not all(gate.ready for gate in gates) and time.monotonic() < happened + 180:
+                supervise(gates, folder / "gate.transcendent")
+                time.sleep(0.1)
             print(f"{number + 1:2} {event:8} all four clients answered again after {wait:5.2f} s", flush=True)
         done.set()
         for thread in threads:
             thread.join()
         good = check(server, sent)
         print(f"longest wait: {max(waits):.2f} s")
-        gate.stop()
+        for gate in gates:
+            gate.stop()
     if not good or max(waits) > LIMIT:
         sys.exit("not what was promised")
 

@@ -1,14 +1,25 @@
-"""Measure how many objects a second a gate decides, beside a bare endpoint that keeps nothing.
+"""Measure how many objects a second a gate decides, and how fast, beside a bare endpoint that keeps nothing.
 
-TRANSCENDENT_DATA=... python benchmarks/gate/load.py [--seconds 10] [--rounds 3] [--steady 600]
+TRANSCENDENT_DATA=... python benchmarks/gate/load.py [full] [half] [nulls] [--seconds 10] [--rounds 3]
+    [--steady 600]
 
-Needs PostgreSQL and wrk (Debian's packages). One process serves in each case. Apps of 2013 are sent in
-batches of 100 over 32 connections, and one by one over 64. All turns are taken in one run, one after the
-other, and medians over rounds are printed. ``--steady`` goes on for so many seconds with batches over 8
-connections, and prints memory and connections over time.
+Needs PostgreSQL and wrk (Debian's packages). One process serves in each case. All turns are taken in one run,
+one after the other, and medians over rounds are printed.
+
+full    Apps of 2013 in batches of 100 over 32 connections, and one by one over 64; each connection sends its
+        next request when the last is answered.
+half    The same requests at random times (a Poisson process), to each endpoint at the same rate: half of what
+        the gate has sustained in `full`, or the faster bare endpoint if that is less, so that neither is
+        overloaded. A latency counts from the time when a request was to be sent.
+nulls   One by one over 8 connections, while another client sends batches of 1,000 apps as fast as it is
+        answered: whole ones, and ones with 2% of their values null, which the detector does not take.
+
+``--steady`` goes on for that many seconds with batches over 8 connections, and prints memory and connections
+over time.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import re
@@ -16,7 +27,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +37,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import numpy as np
 import psutil
+import uvloop
 from apps import apps_of_2013, fit_on_2012, to_object
 from parts import Cluster, Gate, cluster_in, free_port
 from sqlalchemy import text
@@ -33,6 +48,8 @@ from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect, migrate
 
 ROWS = 4000
+CONNECTIONS = {100: 32, 1: 64}
+NULLS = 0.02
 MARK = "@@@@@@@@@@@@"
 
 LUA = """
@@ -48,7 +65,7 @@ function init(args)
 end
 function request()
   turn = turn + 1
-  local id = string.format("%s%02d%09d", string.sub(start, 1, 1), number, turn)
+  local id = string.format("%s%02d%07d", string.sub(start, 1, 3), number, turn)
   local body = string.gsub(bodies[turn % #bodies + 1], "@@@@@@@@@@@@", id)
   return wrk.format(nil, nil, nil, body)
 end
@@ -76,17 +93,25 @@ class Sender:
         self.folder, self.token, self._turn = folder, token, 0
         (folder / "send.lua").write_text(LUA)
         objects = [to_object(f"{MARK}-{i}", row) for i, row in enumerate(rows)]
-        for size in (1, 100):
-            parts = [objects[i : i + size] for i in range(0, len(objects) - size + 1, size)]
-            lines = [json.dumps({"objects": part}, separators=(",", ":")) for part in parts]
-            (folder / f"bodies{size}").write_text("\n".join(lines))
+        for size in (1, 100, 1000):
+            self._write(f"{size}", size, objects)
+        generator = np.random.default_rng(0)
+        for each in objects:
+            gaps = generator.random(len(each["values"])) < NULLS
+            each["values"] = [None if gap else value for gap, value in zip(gaps, each["values"], strict=True)]
+        self._write("nulls", 1000, objects)
 
-    def send(self, url: str, size: int, connections: int, seconds: float) -> Run:
-        """Send batches of a size for some seconds."""
+    def _write(self, name: str, size: int, objects: list[Any]) -> None:
+        parts = [objects[i : i + size] for i in range(0, len(objects) - size + 1, size)]
+        lines = [json.dumps({"objects": part}, separators=(",", ":")) for part in parts]
+        (self.folder / f"bodies{name}").write_text("\n".join(lines))
+
+    def send(self, url: str, size: int, connections: int, seconds: float, name: str | None = None) -> Run:
+        """Send batches of a size for some seconds, each connection the next when the last is answered."""
         self._turn += 1
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "--timeout", "30s"]
         script = ["-s", str(self.folder / "send.lua"), url, "--"]
-        arguments = [str(self.folder / f"bodies{size}"), self.token, chr(96 + self._turn)]
+        arguments = [str(self.folder / f"bodies{name or size}"), self.token, f"{self._turn:03x}"]
         said = subprocess.run(
             [*command, *script, *arguments], capture_output=True, text=True, check=True
         ).stdout
@@ -97,6 +122,87 @@ class Sender:
         if errors:
             print("   ", errors[0])
         return Run(rate * size, p50, p99, int(bad[1]) if bad else 0)
+
+    def send_at(self, url: str, size: int, rate: float, seconds: float) -> Run:
+        """Send batches of a size at random times, that many requests a second whatever the answers do."""
+        self._turn += 1
+        bodies = (self.folder / f"bodies{size}").read_bytes().splitlines()
+        n = int(rate * seconds)
+        times = np.cumsum(np.random.default_rng(0).exponential(1 / rate, n)).tolist()
+        ids = (f"{self._turn:03x}{turn:09}".encode() for turn in range(n))
+        sent = [
+            (at, bodies[turn % len(bodies)].replace(MARK.encode(), name))
+            for turn, (at, name) in enumerate(zip(times, ids, strict=True))
+        ]
+        answered = uvloop.run(_send_at(url, self.token, CONNECTIONS[size], sent))
+        latencies = np.array([1e3 * latency for latency, _ in answered])
+        p50, p99 = np.quantile(latencies, [0.5, 0.99]).tolist()
+        bad = sum(status != 200 for _, status in answered)
+        return Run(size * n / seconds, p50, p99, bad)
+
+
+class Line(asyncio.Protocol):
+    """A connection that sends one request at a time, and says when the answer is complete."""
+
+    def __init__(self, idle: "deque[Line]", answered: Any) -> None:
+        self._idle, self._answered = idle, answered
+        self._buffer, self._due = b"", 0.0
+        self.transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def send(self, due: float, request: bytes) -> None:
+        self._due = due
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, _, body = self._buffer.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length and len(body) == int(length[1]):
+            self._buffer = b""
+            self._idle.append(self)
+            self._answered(self._due, int(head[9:12]))
+
+
+async def _send_at(
+    url: str, token: str, connections: int, sent: list[tuple[float, bytes]]
+) -> list[tuple[float, int]]:
+    """Send bodies at their times; return latencies and statuses."""
+    loop, idle, waiting = asyncio.get_running_loop(), deque[Line](), deque[tuple[float, bytes]]()
+    answers: list[tuple[float, int]] = []
+    done = loop.create_future()
+    address, _, path = url.removeprefix("http://").partition("/")
+    host, _, port = address.partition(":")
+    head = f"POST /{path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n"
+    head += "content-type: application/json\r\ncontent-length: "
+
+    def push() -> None:
+        while idle and waiting:
+            due, body = waiting.popleft()
+            idle.popleft().send(due, f"{head}{len(body)}\r\n\r\n".encode() + body)
+
+    def answered(due: float, status: int) -> None:
+        answers.append((loop.time() - due, status))
+        push()
+        if len(answers) == len(sent):
+            done.set_result(None)
+
+    lines = [
+        (await loop.create_connection(lambda: Line(idle, answered), host, int(port)))[1]
+        for _ in range(connections)
+    ]
+    idle.extend(lines)
+    start = loop.time() + 0.1
+    for at, body in sent:
+        await asyncio.sleep(start + at - loop.time())
+        waiting.append((start + at, body))
+        push()
+    await asyncio.wait_for(done, 60)
+    for line in lines:
+        line.transport.close()
+    return answers
 
 
 def _milliseconds(said: str, share: str) -> float:
@@ -150,9 +256,13 @@ def _seconds(process: psutil.Process) -> float:
 
 def compare(
     sender: Sender, urls: dict[str, str], rounds: int, seconds: float, parts: dict[str, psutil.Process]
-) -> None:
-    """Take turns, and print medians and ratios."""
-    for size, connections in ((100, 32), (1, 64)):
+) -> dict[int, float]:
+    """Take turns at full load, and print medians and ratios.
+
+    Return by size the requests a second that the gate and the faster bare endpoint both sustain.
+    """
+    sustained = {}
+    for size, connections in CONNECTIONS.items():
         runs: dict[str, list[Run]] = {name: [] for name in urls}
         cores: list[list[float]] = []
         for _ in range(rounds):
@@ -173,6 +283,54 @@ def compare(
             for name, each in zip(parts, zip(*cores, strict=True), strict=True)
         )
         print(f"  cores while the gate was measured: {', '.join(shares)}", flush=True)
+        gate, *others = (run.objects / size for run in medians.values())
+        sustained[size] = min(gate, max(others))
+    return sustained
+
+
+def compare_at_half(
+    sender: Sender, urls: dict[str, str], rounds: int, seconds: float, sustained: dict[int, float]
+) -> None:
+    """Take turns at half of what is sustained, and print medians and ratios of the slowest answers."""
+    for size, most in sustained.items():
+        runs: dict[str, list[Run]] = {name: [] for name in urls}
+        for _ in range(rounds):
+            for name, url in urls.items():
+                runs[name].append(sender.send_at(url, size, most / 2, seconds))
+        print(f"\nhalf load: batches of {size}, {most / 2:,.0f} requests/s to each")
+        medians = {name: _median(each) for name, each in runs.items()}
+        for name, run in medians.items():
+            print(f"  {name:16} {run}")
+        for name in list(urls)[1:]:
+            print(f"  p99 of gate / {name}: {medians['gate'].p99 / medians[name].p99:.2f}", flush=True)
+
+
+def compare_nulls(sender: Sender, url: str, rounds: int, seconds: float) -> None:
+    """Take turns beside a client that sends whole batches or ones with nulls; print the latency of others."""
+    beside = {"nobody": None, "whole batches": "1000", f"{NULLS:.0%} null": "nulls"}
+    runs: dict[str, list[Run]] = {name: [] for name in beside}
+    others: dict[str, list[Run]] = {name: [] for name in beside}
+    for _ in range(rounds):
+        for name, bodies in beside.items():
+
+            def send_batches(name: str = name, bodies: str | None = bodies) -> None:
+                others[name].append(sender.send(url, 1000, 1, seconds + 1, bodies))
+
+            thread = threading.Thread(target=send_batches)
+            if bodies:
+                thread.start()
+                time.sleep(0.5)
+            runs[name].append(sender.send(url, 1, 8, seconds))
+            if bodies:
+                thread.join()
+    print("\none by one over 8 connections, beside another client's batches of 1,000")
+    medians = {name: _median(each) for name, each in runs.items()}
+    for name, run in medians.items():
+        print(f"  {name:16} {run}")
+        if others[name]:
+            print(f"  {'  the other':16} {_median(others[name])}")
+    nulls, whole = list(medians.values())[::-1][:2]
+    print(f"  p50 beside nulls / beside whole batches: {nulls.p50 / whole.p50:.2f}", flush=True)
 
 
 def _median(runs: list[Run]) -> Run:
@@ -204,11 +362,13 @@ def steady(sender: Sender, gate: Gate, server: Cluster, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("modes", nargs="*", metavar="full|half|nulls")
+    parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steady", type=float, default=0)
     parser.add_argument("--audit", type=float, default=0.01)
     options = parser.parse_args()
+    modes = options.modes or ([] if options.steady else ["full", "half", "nulls"])
     with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
         folder = Path(name)
         evaluator = fit_on_2012(folder / "gate.transcendent")
@@ -225,16 +385,25 @@ def main() -> None:
             server.url, folder / "gate.transcendent", folder / "log", audit=options.audit, log_level="warning"
         ).wait()
         try:
-            if options.rounds:
-                with bare(folder / "gate.transcendent", folder / "log") as address:
-                    urls = {"gate": f"{gate.address}/v1/decisions"}
-                    urls |= {"bare, on loop": f"{address}/loop", "bare, in threads": f"{address}/threads"}
-                    parts = {"gate": psutil.Process(gate.process.pid), "database": server.process}
-                    compare(sender, urls, options.rounds, options.seconds, parts)
+            run(modes, sender, gate, server, options)
             if options.steady:
                 steady(sender, gate, server, options.steady)
         finally:
             gate.stop()
+
+
+def run(modes: list[str], sender: Sender, gate: Gate, server: Cluster, options: argparse.Namespace) -> None:
+    """Measure in each of the modes."""
+    url, turns = f"{gate.address}/v1/decisions", (options.rounds, options.seconds)
+    if {"full", "half"} & {*modes}:
+        with bare(sender.folder / "gate.transcendent", sender.folder / "log") as address:
+            urls = {"gate": url, "bare, on loop": f"{address}/loop", "bare, in threads": f"{address}/threads"}
+            parts = {"gate": psutil.Process(gate.process.pid), "database": server.process}
+            sustained = compare(sender, urls, *turns, parts)
+            if "half" in modes:
+                compare_at_half(sender, urls, *turns, sustained)
+    if "nulls" in modes:
+        compare_nulls(sender, url, *turns)
 
 
 if __name__ == "__main__":

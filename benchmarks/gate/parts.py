@@ -102,8 +102,9 @@ class Gate:
     """
 
     def __init__(self, database: str, artifact: Path, log: Path, **settings: Any) -> None:
-        self.database, self.port, self.log = database, free_port(), log
-        given = {"database": database, "artifact": artifact, "port": self.port, "audit": 0, **settings}
+        self.database, self.log = database, log
+        self.port = settings.setdefault("port", free_port())
+        given = {"database": database, "artifact": artifact, "audit": 0, **settings}
         environment = {f"TRANSCENDENT_GATE_{name.upper()}": str(value) for name, value in given.items()}
         self.process = self._start(environment, log)
         self.address = f"http://127.0.0.1:{self.port}"
@@ -117,13 +118,19 @@ class Gate:
         """Wait until it is ready."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
-            try:
-                if httpx2.get(f"{self.address}/readyz").status_code == 200:
-                    return self
-            except httpx2.HTTPError:
-                time.sleep(0.05)
+            if self.ready:
+                return self
+            time.sleep(0.05)
         self.process.kill()
         raise RuntimeError(f"the gate did not start:\n{self.log.read_text()}")
+
+    @property
+    def ready(self) -> bool:
+        """Whether it answers that it is."""
+        try:
+            return bool(httpx2.get(f"{self.address}/readyz").status_code == 200)
+        except httpx2.HTTPError:
+            return False
 
     def stop(self, how: int = signal.SIGTERM) -> int:
         """Send a signal, and return the exit code."""

@@ -1,14 +1,16 @@
-"""Measure claims, inserts, retention and bytes of a quarantine with 10^4, 10^6 and 10^7 waiting items.
+"""Measure claims, inserts, counts, retention and bytes of a quarantine with 10^4 to 10^7 waiting items.
 
 TRANSCENDENT_DATA=... python benchmarks/gate/waiting.py [--sizes 10000 1000000 10000000] [--picture FILE]
 
 Items are apps of 2013 as the gate keeps them, in two months, copied within the database until there are
-enough. Then the insertion of 100 new items and a claim of 10 are timed 200 times each, through the code that
-the gate runs. The largest number is added to the older month, which retention drops in the end.
+enough. Then the insertion of 100 new items, a claim of 10, and counts() while 2,000 are held are timed 200
+times each, through the code that the gate runs. counts() has to equal a scan. The largest number is added to
+the older month, which retention drops in the end.
 """
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -119,8 +121,8 @@ def insertion(filler: Filler) -> list[float]:
     return timed(lambda: keep(filler.engine, next(batches)))
 
 
-def claims(engine: Engine) -> list[float]:
-    """Time claims of 10 items by 50 analysts, who hold 2,000 in the end, and give them back."""
+def claims(engine: Engine) -> tuple[list[float], list[float]]:
+    """Time claims of 10 items by 50 analysts, who hold 2,000 in the end, then counts; give all back."""
     quarantine, turn = Quarantine(engine), iter(range(10**9))
 
     def claim() -> None:
@@ -130,9 +132,17 @@ def claims(engine: Engine) -> list[float]:
     claim()
     found = timed(claim)
     assert len({item["id"] for items in claimed for item in items}) == 10 * (TURNS + 1)
+    counted = timed(quarantine.counts)
     for analyst in range(50):
         quarantine.release(f"analyst{analyst}")
-    return found
+    return found, counted
+
+
+def check_counts(engine: Engine) -> None:
+    """Refuse counts that are not those of a scan."""
+    counted, scanned = Quarantine(engine).counts(), _count(engine)
+    if counted["waiting"] + counted["labelled"] != scanned:
+        sys.exit(f"counts() says {counted}, and there are {scanned:,} items.")
 
 
 def _in_words(took: list[float]) -> str:
@@ -177,7 +187,8 @@ def measure(server: Cluster, artifact: Path, sizes: list[int]) -> list[tuple[int
         last = size == sizes[-1]
         filler.fill(size + last * _count(engine), [this - 1] if last else months)
         n = _count(engine)
-        inserted, claimed = insertion(filler), claims(engine)
+        inserted, (claimed, counted) = insertion(filler), claims(engine)
+        check_counts(engine)
         sizes_now, n_now = bytes_of(engine), _count(engine)
         each = ", ".join(f"{name} {size / n_now:,.0f}" for name, size in sizes_now.items())
         print(
@@ -186,7 +197,8 @@ def measure(server: Cluster, artifact: Path, sizes: list[int]) -> list[tuple[int
         )
         few, many = statistics.median(claimed[:50]), statistics.median(claimed[-50:])
         print(f"{few:.1f} ms with up to 500 held, {many:.1f} ms with 1,500 to 2,000 held; ", end="")
-        print(f"bytes an item: {each}, in all {sum(sizes_now.values()) / n_now:,.0f}", flush=True)
+        print(f"counts in {_in_words(counted)}; bytes an item: {each}, ", end="")
+        print(f"in all {sum(sizes_now.values()) / n_now:,.0f}", flush=True)
         found.append((n, statistics.median(inserted), statistics.median(claimed)))
     for column, name in ((1, "insert"), (2, "claim")):
         values = [each[column] for each in found]
@@ -194,6 +206,7 @@ def measure(server: Cluster, artifact: Path, sizes: list[int]) -> list[tuple[int
     per_item = sum(sizes_now.values()) / n_now
     print(f"  10^8 items would take {1e8 * per_item / 1e9:,.0f} GB")
     retention(engine, months)
+    check_counts(engine)
     engine.dispose()
     return found
 

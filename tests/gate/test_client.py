@@ -72,6 +72,11 @@ def test_all_forms_of_rows_get_the_same_decisions(gate, boosted, frame):
         assert client.decide([], frame[:0]) == []
         with pytest.raises(ValueError, match="3 ids for 50 rows"):
             client.decide(["a", "b", "c"], frame)
+        for missing in (None, np.nan, pd.NA, b"one"):
+            with pytest.raises(ValueError, match="the id at position 1 is"):
+                client.decide(["one", missing], frame[:2])
+        with pytest.raises(ValueError, match="masked array"):
+            client.decide(["one"], np.ma.masked_array(frame.to_numpy()[:1], mask=frame.isna()[:1]))
 
 
 def test_every_method(gate, boosted, frame):

@@ -110,7 +110,7 @@ def count(engine, table):
 def test_an_empty_database_has_no_version_and_is_refused(bare):
     with bare.connect() as connection:
         assert version_of(connection) is None
-        with pytest.raises(DatabaseError, match=r"version none, .* needs 0002: run .*gate migrate'"):
+        with pytest.raises(DatabaseError, match=r"version none, .* needs 0003: run .*gate migrate'"):
             check_version(connection)
 
 
@@ -121,7 +121,7 @@ def test_migrations_go_up_to_each_version_and_down_again(bare):
         seen[version] = tables(bare)
     assert versions()[-1] == newest_version()
     for later, earlier in pairwise([*reversed(versions()), None]):
-        assert seen[earlier] < seen[later]
+        assert seen[earlier] != seen[later]
         assert migrate(bare, earlier or "base") == earlier
         assert tables(bare) == seen[earlier]
     assert migrate(bare, "base") is None
@@ -132,7 +132,7 @@ def test_migrations_go_up_to_each_version_and_down_again(bare):
 
 def test_an_old_database_is_refused(bare):
     migrate(bare, "0001")
-    with bare.connect() as connection, pytest.raises(DatabaseError, match=r"version 0001, .* needs 0002"):
+    with bare.connect() as connection, pytest.raises(DatabaseError, match=r"version 0001, .* needs 0003"):
         check_version(connection)
 
 
@@ -147,17 +147,17 @@ def test_what_is_kept_survives_the_way_down_and_up_but_tokens_do_not(bare):
     secret, shown = audit_secret(engine), quarantine.show(items[0])
     assert migrate(engine, "0001") == "0001"
     assert "token" not in tables(engine)
-    assert quarantine.counts()["labelled"] == 1
-    assert migrate(engine) == "0002"
+    assert count(engine, "item WHERE state = 1") == 1
+    assert migrate(engine) == "0003"
     assert Tokens(engine).list() == []
     assert quarantine.show(items[0]) == shown
-    assert quarantine.counts()["waiting"] == 4
+    assert (quarantine.counts()["waiting"], quarantine.counts()["labelled"]) == (4, 1)
     assert audit_secret(engine) == secret
     fill(engine, 5)
     assert count(engine, "item") == 5
     assert migrate(engine, "base") is None
     assert tables(engine) == set()
-    assert migrate(engine) == "0002"
+    assert migrate(engine) == "0003"
     fill(engine, 2)
     assert count(engine, "item") == 2
     assert audit_secret(engine) != secret
@@ -166,7 +166,7 @@ def test_what_is_kept_survives_the_way_down_and_up_but_tokens_do_not(bare):
 def test_migrating_twice_changes_nothing(engine):
     fill(engine)
     before = tables(engine)
-    assert migrate(engine) == "0002"
+    assert migrate(engine) == "0003"
     assert tables(engine) == before
     assert count(engine, "item") == 3
 
@@ -180,7 +180,7 @@ def test_threads_that_migrate_at_once_wait_for_each_other(empty_database):
             engine.dispose()
 
     with ThreadPoolExecutor(6) as pool:
-        assert set(pool.map(work, range(6))) == {"0002"}
+        assert set(pool.map(work, range(6))) == {"0003"}
 
 
 def test_there_are_partitions_of_this_month_and_the_next_two(engine):
@@ -357,7 +357,7 @@ def test_work_is_done_again_elsewhere_if_the_database_takes_no_writes_any_more(e
 
     def work(connection):
         calls.append(connection)
-        connection.execute(text("INSERT INTO failure (source) VALUES ('here')"))
+        connection.execute(text("INSERT INTO model (digest, classes, features) VALUES ('d', '[]', '{}')"))
 
     again_if_gone(engine, work)
     assert len(calls) == 2

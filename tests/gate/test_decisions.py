@@ -270,7 +270,7 @@ def test_what_the_detector_refuses_is_a_problem_of_that_object_alone(sender, rej
     with pytest.raises(GateError, match="2 of 16 objects") as error:
         sender.decide(names_of("hole", 16), X)
     assert [each["field"] for each in error.value.errors] == ["objects[2]", "objects[11]"]
-    assert "NaN" in error.value.errors[0]["message"]
+    assert "feature 4 is missing" in error.value.errors[0]["message"]
     assert error.value.decisions == [None if i in (2, 11) else expected[i] for i in range(16)]
 
 

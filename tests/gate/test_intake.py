@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy.stats import binomtest, kstest, spearmanr
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 
 from tests.gate.conftest import drop_all
@@ -16,6 +16,7 @@ from transcendent.gate.database import connect, drop_months, make_month, month_o
 from transcendent.gate.features import Layout, decode
 from transcendent.gate.intake import AUDITED, REJECTED, Draw, audit_secret, keep, register, to_keep
 from transcendent.gate.model import Model
+from transcendent.gate.quarantine import Quarantine
 
 SECRET = bytes(range(32))
 NOBODY = Draw(SECRET, 0)
@@ -285,6 +286,36 @@ def test_an_object_of_an_earlier_month_is_known_until_its_month_is_dropped(engin
     keep(engine, kept)
     keep(engine, kept)
     assert has(engine, len(kept))
+
+
+def test_an_object_whose_item_is_gone_is_kept_again_and_once(shared_database, engine, chosen):
+    kept = chosen(slice(1000, 1200))
+    keep(engine, kept)
+    with engine.begin() as connection:
+        for table in ("item", "payload"):
+            connection.execute(text(f"DELETE FROM {table}"))
+    own = connect(shared_database, 8)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda part: keep(own, kept[part:]), range(8)))
+    own.dispose()
+    assert has(engine, len(kept))
+
+
+def test_what_is_acknowledged_lasts_whatever_the_default_of_the_role_is(shared_database, engine, chosen):
+    """It is committed when the log is on disk, also where the default is not to wait for that."""
+    own = connect(shared_database, 1)
+    with own.begin() as connection:
+        connection.execute(text("SET SESSION synchronous_commit = off"))
+    said = []
+
+    @event.listens_for(own, "commit")
+    def ask(connection):
+        said.append(connection.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+
+    keep(own, chosen(slice(1000, 1050)))
+    Quarantine(own).resolve("ann", Quarantine(own).claim("ann").items[0]["id"], "malware")
+    own.dispose()
+    assert said == ["on", "off", "on"]  # nothing is lost with a claim
 
 
 def test_a_missing_month_is_made_by_whoever_needs_it_first(shared_database, engine, chosen):

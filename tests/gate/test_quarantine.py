@@ -2,18 +2,38 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from transcendent.gate.database import connect
+from tests.gate.conftest import drop_all
+from transcendent.gate.database import connect, drop_months, make_month, make_months, month_of
 from transcendent.gate.features import Layout, encode
-from transcendent.gate.intake import AUDITED, REJECTED, keep, register
+from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED, keep, register
 from transcendent.gate.model import Model
-from transcendent.gate.quarantine import MOST_CLAIMED, ConflictError, LabelError, NoItemError, Quarantine
+from transcendent.gate.quarantine import (
+    _BY_INDEX,
+    _COUNTED,
+    _HELD,
+    MOST_CLAIMED,
+    ConflictError,
+    LabelError,
+    NoItemError,
+    Quarantine,
+)
 
 MODEL = Model(None, "d" * 64, Layout(3), ["goodware", "malware"], {})
 
@@ -188,12 +208,12 @@ def test_who_gets_nothing_is_told_what_others_hold_and_until_when(engine, quaran
 def test_what_one_holds_oneself_is_not_held_by_others(quarantine, fill):
     fill(range(2))
     quarantine.claim("ann", 2)
-    assert quarantine.claim("ann", 2) == ([], 0, None)
+    assert quarantine.claim("ann", 2) == ([], 0, None, 198)
     assert len(quarantine.held("ann")) == 2
 
 
 def test_an_empty_quarantine_has_nothing_and_nobody_holds_anything(quarantine):
-    assert quarantine.claim("ann", 5) == ([], 0, None)
+    assert quarantine.claim("ann", 5) == ([], 0, None, 200)
     assert quarantine.counts() == {
         "waiting": 0,
         "audit": 0,
@@ -326,7 +346,7 @@ def test_a_skipped_item_goes_to_others_and_not_back(quarantine, fill):
     item = one(quarantine)
     written = quarantine.skip("ann", item, reason="unsure", note="ask bob")
     assert (written["action"], written["label"], written["reason"]) == ("skip", None, "unsure")
-    assert quarantine.claim("ann", 5) == ([], 0, None)
+    assert quarantine.claim("ann", 5) == ([], 0, None, 200)
     assert quarantine.counts()["skipped"] == 1
     assert one(quarantine, "bob") == item
     quarantine.skip("bob", item)
@@ -474,3 +494,167 @@ def test_counts_are_of_all_states(quarantine, fill):
     }
     quarantine.undo("ann", claimed[3])
     assert quarantine.counts()["audit"] == 1
+
+
+class TestLimit:
+    def test_nobody_holds_more_than_the_most_and_the_answer_says_so(self, engine, fill):
+        quarantine = Quarantine(engine, most_held=5)
+        fill(range(20))
+        first = quarantine.claim("ann", 3)
+        assert (len(first.items), first.room) == (3, 2)
+        second = quarantine.claim("ann", 3)
+        assert (len(second.items), second.room) == (2, 0)
+        assert quarantine.claim("ann", 3) == ([], 0, None, 0)
+        assert len(quarantine.claim("bob", 3).items) == 3
+        quarantine.resolve("ann", ids(first)[0], "malware")
+        quarantine.skip("ann", ids(first)[1])
+        quarantine.release("ann", ids(first)[2:])
+        third = quarantine.claim("ann", 10)
+        assert (len(third.items), third.room) == (3, 0)
+
+    def test_what_has_expired_makes_room_and_only_then_is_given_up(self, engine, fill):
+        quarantine = Quarantine(engine, lease=0.02, most_held=4)
+        fill(range(20))
+        first = ids(quarantine.claim("ann", 3))
+        with engine.begin() as connection:  # so that the next claim gets others
+            connection.execute(text("UPDATE item SET rank = 99 WHERE holder = 'ann'"))
+        time.sleep(0.03)
+        (other,) = ids(quarantine.claim("ann", 1))
+        assert other not in first
+        quarantine.resolve("ann", first[0], "malware")  # late, but nobody has taken it
+        more = quarantine.claim("ann", 2)
+        assert len(more.items) == 2
+        with pytest.raises(ConflictError, match="claim it first"):
+            quarantine.resolve("ann", first[1], "malware")
+
+    def test_the_limit_holds_for_claims_at_once(self, engine, fill):
+        quarantine = Quarantine(engine, most_held=10)
+        fill(range(60))
+        with ThreadPoolExecutor(8) as pool:
+            claimed = list(pool.map(lambda _: quarantine.claim("ann", 3), range(8)))
+        assert sum(len(each.items) for each in claimed) == 10
+
+
+def scanned(engine):
+    """The counts by a look at every item."""
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT state, tier, count(*) FROM item GROUP BY 1, 2")).all()
+    by = {(state, tier): n for state, tier, n in rows}
+    tiers = {
+        name: by.get((0, tier), 0)
+        for tier, name in ((AUDITED, "audit"), (REJECTED, "rejected"), (SKIPPED, "skipped"))
+    }
+    return {
+        "waiting": sum(tiers.values()),
+        **tiers,
+        "labelled": sum(by.get((1, tier), 0) for tier in range(3)),
+    }
+
+
+def counted(quarantine):
+    return {name: n for name, n in quarantine.counts().items() if name != "held"}
+
+
+class TestCounts:
+    @settings(max_examples=6, stateful_step_count=20, deadline=None)
+    class Actions(RuleBasedStateMachine):
+        """Random actions of three analysts, gates and operators; counts are those of a scan after each."""
+
+        engine = None
+
+        def __init__(self):
+            super().__init__()
+            drop_all(self.engine)
+            make_months(self.engine)
+            self.quarantine, self.kept = Quarantine(self.engine), 0
+
+        analysts = st.sampled_from(["ann", "bob", "cleo"])
+
+        @rule(n=st.integers(1, 5), audited=st.booleans())
+        def keep(self, n, audited):
+            self.kept += 1
+            given = {"tier": AUDITED, "accepted": True} if audited else {}
+            keep(self.engine, rows(self.engine, range(n), f"{self.kept}_", **given))
+
+        @rule(who=analysts, n=st.integers(1, 5), act=st.sampled_from(["resolve", "skip", "release"]))
+        def work(self, who, n, act):
+            for item in ids(self.quarantine.claim(who, n, skipped=True)):
+                {
+                    "resolve": lambda item: self.quarantine.resolve(who, item, "malware"),
+                    "skip": lambda item: self.quarantine.skip(who, item),
+                    "release": lambda item: self.quarantine.release(who, [item]),
+                }[act](item)
+
+        @precondition(lambda self: self.kept > 0)
+        @rule(place=st.integers(0, 99))
+        def undo(self, place):
+            with self.engine.connect() as connection:
+                items = connection.execute(text("SELECT id FROM item ORDER BY id")).scalars().all()
+            with suppress(ConflictError, NoItemError):
+                self.quarantine.undo("ann", items[place % len(items)] if items else 0, anyone=True)
+
+        @rule(year=st.integers(2000, 2003))
+        def age(self, year):
+            with self.engine.begin() as connection:
+                month = month_of(f"{year}-05")
+                make_month(connection, month)
+                moved = "(SELECT id FROM item WHERE id >> 40 > 400 LIMIT 3)"
+                for table in ("payload", "item"):
+                    sql = (
+                        f"UPDATE {table} SET id = id % (1::bigint << 40) + {month << 40} WHERE id IN {moved}"
+                    )
+                    connection.execute(text(sql))
+
+        @rule(year=st.integers(2000, 2003))
+        def drop(self, year):
+            drop_months(self.engine, month_of(f"{year}-06"))
+
+        @rule()
+        def delete(self):
+            with self.engine.begin() as connection:
+                connection.execute(text("DELETE FROM item WHERE id IN (SELECT id FROM item LIMIT 1)"))
+
+        @invariant()
+        def counts_are_those_of_a_scan(self):
+            assert counted(self.quarantine) == scanned(self.engine)
+
+    def test_counts_are_those_of_a_scan_after_any_actions(self, engine):
+        self.Actions.engine = engine
+        run_state_machine_as_test(self.Actions)
+
+    def test_counts_are_those_of_a_scan_while_many_work_and_lines_are_summed_up(
+        self, shared_database, engine
+    ):
+        with engine.begin() as connection:  # always, not once in a while
+            body = connection.execute(text("SELECT pg_get_functiondef('tally_items'::regproc)")).scalar_one()
+            connection.exec_driver_sql(body.replace("random() < 0.003", "random() < 0.5"))
+        own = connect(shared_database, 8)
+        quarantine, seen = Quarantine(own, most_held=1000), []
+
+        def work(number):
+            for turn in range(6):
+                keep(own, rows(own, range(10), f"{number}_{turn}_"))
+                for item in ids(quarantine.claim(f"analyst{number}", 4)):
+                    quarantine.resolve(f"analyst{number}", item, "malware")
+                now = quarantine.counts()
+                seen.append(now["waiting"] + now["labelled"])
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
+        own.dispose()
+        assert counted(Quarantine(engine)) == scanned(engine)
+        assert max(seen) == 360
+        with engine.begin() as connection:
+            assert connection.execute(text("SELECT count(*) FROM tally")).scalar_one() < 60
+            connection.exec_driver_sql(body)
+
+    def test_counts_scan_no_items(self, engine, quarantine, fill):
+        fill(range(10))
+        plans = []
+        for sql in (_COUNTED, _HELD):
+            with engine.connect() as connection:
+                connection.execute(text(_BY_INDEX))
+                plans.append("\n".join(connection.execute(text(f"EXPLAIN {sql}")).scalars()))
+        assert "item" not in plans[0]
+        assert "Seq Scan on item" not in plans[1]
+        assert "holder_idx" in plans[1]

@@ -1,19 +1,23 @@
 """A gate as a process: when it starts, when it is ready, how it ends, and what it logs."""
 
+import asyncio
 import json
 import os
-import shutil
 import signal
+import socket
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import httpx2
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
+import uvicorn
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -22,12 +26,16 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from typer.testing import CliRunner
 
-from tests.gate.conftest import away
+from tests.gate.conftest import Forked, ForkedGate, away, gate_of, tables_on
+from tests.gate.conftest import serve as serve_gate
 from transcendent import InductiveEvaluator, RejectionBudget, ScoreEvaluator, StreamingBudget, save
-from transcendent.artifacts import open_artifact
+from transcendent.baselines import CPReject
 from transcendent.cli.app import app
-from transcendent.errors import GateError
+from transcendent.errors import GateError, GateSettingsError
+from transcendent.gate import GateClient, model
+from transcendent.gate import server as gate_server
 from transcendent.gate.database import connect, migrate
+from transcendent.gate.server import listen, notify, seconds_between_beats
 
 
 def until(found, seconds=60):
@@ -47,7 +55,7 @@ def fresh(engine, sql):
 
 
 def lines_of(gate):
-    return [json.loads(line) for line in gate.log.read_text().splitlines()]
+    return [json.loads(line) for line in gate.log.read_text().splitlines()] if gate.log.exists() else []
 
 
 def logged(gate, request):
@@ -68,20 +76,26 @@ class TestReady:
 
     def test_it_is_not_ready_without_its_database(self, gate):
         with away(gate.database):
-            answer = httpx2.get(f"{gate.address}/readyz")
-            assert (answer.status_code, answer.json()["status"]) == (503, 503)
-            assert "the database cannot be used" in answer.json()["detail"]
+            answer = until(lambda: asked(gate, 503))
+            assert answer["status"] == 503
+            assert "the database cannot be used" in answer["detail"]
             assert httpx2.get(f"{gate.address}/healthz").status_code == 200
-        assert httpx2.get(f"{gate.address}/readyz").status_code == 200
+        assert until(lambda: asked(gate, 200))
 
     def test_it_is_not_ready_with_tables_of_another_version(self, gate):
         engine = connect(gate.database)
         migrate(engine, "0001")
-        answer = httpx2.get(f"{gate.address}/readyz")
-        assert (answer.status_code, "DatabaseError" in answer.json()["detail"]) == (503, True)
+        said = until(lambda: asked(gate, 503))["detail"]
+        assert "the database has version 0001, this gate needs 0003: run 'transcendent gate migrate'." in said
         migrate(engine)
         engine.dispose()
-        assert httpx2.get(f"{gate.address}/readyz").status_code == 200
+        assert until(lambda: asked(gate, 200))
+
+
+def asked(gate, status):
+    """The answer of /readyz if it has this status: a verdict holds for a second."""
+    answer = httpx2.get(f"{gate.address}/readyz")
+    return answer.json() if answer.status_code == status else None
 
 
 class TestLogs:
@@ -132,11 +146,9 @@ class TestLogs:
 
 
 class TestEnd:
-    def test_what_is_in_flight_is_answered_and_kept_before_the_end(
-        self, start_gate, artifact, rejected, own_engine
-    ):
+    def test_what_is_in_flight_is_answered_and_kept_before_the_end(self, start_gate, rejected, own_engine):
         engine = own_engine
-        gate = start_gate(tried=open_artifact(artifact).digest)
+        gate = start_gate()
         clients = [gate.client(f"in flight {i}") for i in range(8)]
         for client in clients:
             client.model()
@@ -162,49 +174,196 @@ class TestEnd:
         assert kept == [str(i) for i in range(8)]
         assert lines_of(gate)[-1]["event"].startswith("Finished server process")
 
-    def test_a_worker_that_dies_is_replaced_and_the_others_go_on(
-        self, start_gate, artifact, rejected, problem, tmp_path
-    ):
-        own = Path(shutil.copy(artifact, tmp_path / "own"))
-        gate = start_gate(artifact=own, workers=2, tried=open_artifact(artifact).digest)
-        client = gate.client()
-        parent = psutil.Process(gate.process.pid)
 
-        def ready():
-            return {line["process"] for line in lines_of(gate) if line["event"] == "ready"}
+class TestSupervision:
+    def test_the_supervisor_hears_of_the_start_of_life_and_of_the_end(self, database, artifact):
+        def hear(seconds):
+            heard.settimeout(seconds)
+            return heard.recv(100)
 
-        until(lambda: len(ready()) == 2)
-        first, other = sorted(ready())
-        assert {first, other} <= {child.pid for child in parent.children()}
-        with away(gate.database):  # the new one waits for it, too
-            os.kill(first, signal.SIGKILL)
-            until(lambda: any(line["event"] == "waiting for the database" for line in lines_of(gate)))
-        answered = 0
-        end = time.monotonic() + 60
-        while len(ready()) < 3 and time.monotonic() < end:
-            try:
-                client.decide([f"object {answered}"], rejected[:1])
-                answered += 1
-            except GateError:  # of a connection to the one that died
-                pass
-            time.sleep(0.05)
-        (new,) = ready() - {first, other}
-        assert answered > 0
-        assert {child.pid for child in parent.children()} >= {other, new}
-        died = [line for line in lines_of(gate) if "died" in line["event"] and line["process"] == first]
-        assert len(died) == 1
-        assert client.decide(["after"], rejected[:1])
+        def all_heard():
+            with suppress(TimeoutError):
+                return [hear(1), *all_heard()]
+            return []
 
-        X, y = problem
-        save(InductiveEvaluator(LinearSVC(), random_state=1).fit(X[:500], y[:500]), own)
-        os.kill(new, signal.SIGKILL)
-        until(lambda: any("cannot start" in line["event"] for line in lines_of(gate)))
-        assert "the artifact has changed since the gate was started" in gate.log.read_text()
-        assert {child.pid for child in parent.children() if child.pid in ready()} == {other}
-        with httpx2.Client() as left:
-            assert left.get(f"{gate.address}/readyz").status_code == 200
-        assert gate.stop() == 0
-        until(lambda: not psutil.pid_exists(other))
+        with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+            heard.bind(f"{folder}/notify")
+            asked = {"NOTIFY_SOCKET": f"{folder}/notify", "WATCHDOG_USEC": "400000"}
+
+            class Watched(ForkedGate):
+                def _start(self, environment, log):
+                    return Forked(serve_gate, environment | asked, log)
+
+            gate = Watched(database, artifact, Path(folder) / "log")
+            assert [hear(60) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+            gate.process.send_signal(signal.SIGSTOP)
+            assert {*all_heard()} <= {b"WATCHDOG=1"}  # this ends: one that hangs gives no sign of life
+            gate.process.send_signal(signal.SIGCONT)
+            assert hear(60) == b"WATCHDOG=1"
+            gate.stop()
+            assert all_heard()[-1] == b"STOPPING=1"
+
+    def test_nobody_is_told_if_nobody_asks(self, monkeypatch):
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
+            monkeypatch.delenv(name, raising=False)
+        notify("READY=1")
+        assert seconds_between_beats() is None
+        monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+        assert seconds_between_beats() == 15
+        monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+        assert seconds_between_beats() == 15
+        monkeypatch.setenv("WATCHDOG_PID", "1")
+        assert seconds_between_beats() is None
+        monkeypatch.setenv("NOTIFY_SOCKET", "/nowhere")
+        notify("READY=1")
+
+    @pytest.mark.parametrize("alive", [True, False])
+    def test_a_gate_whose_threads_have_died_gives_no_sign_of_life(self, monkeypatch, alive):
+        said = []
+        monkeypatch.setattr(gate_server, "notify", said.append)
+        monkeypatch.setenv("WATCHDOG_USEC", "1000000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        state = SimpleNamespace(service=SimpleNamespace(alive=alive))
+        edge = SimpleNamespace(app=SimpleNamespace(state=state))
+        asyncio.run(gate_server.Server(uvicorn.Config(None), edge, 1).on_tick(1))
+        assert said == ["WATCHDOG=1"] * alive
+
+    def test_gates_share_a_port_and_one_that_dies_leaves_the_other(self, start_gate, rejected):
+        gates = [start_gate(share_port=True)]
+        gates.append(start_gate(share_port=True, port=gates[0].port))
+        until(lambda: all("ready" in [line["event"] for line in lines_of(gate)] for gate in gates))
+        token = gates[0].token("many", "client")
+
+        def ask(i):
+            with GateClient(gates[0].address, token) as client:
+                return client.decide([f"object {i}"], rejected[:1])
+
+        assert len([ask(i) for i in range(40)]) == 40
+        until(lambda: all("POST" in [line.get("method") for line in lines_of(gate)] for gate in gates))
+        gates[0].process.kill()
+        gates[0].process.wait(10)
+        assert len([ask(i) for i in range(10)]) == 10
+
+
+def test_a_taken_port_is_said_before_a_gate_is_ready(gate, artifact, tmp_path):
+    for shared in (False, True):
+        log = tmp_path / f"log {shared}"
+        second = ForkedGate(gate.database, artifact, log, port=gate.port, share_port=shared)
+        assert second.process.wait(60) == 2
+        (line,) = log.read_text().splitlines()
+        assert line.startswith(f"error: port {gate.port} of 127.0.0.1 is taken by another process")
+
+
+def test_an_address_that_is_not_here():
+    with pytest.raises(GateSettingsError, match=r"cannot listen on 192\.0\.2\.1, port 8040: Cannot assign"):
+        listen("192.0.2.1", 8040, share=False)
+    with pytest.raises(GateSettingsError, match=r"cannot listen on nowhere\.invalid"):
+        listen("nowhere.invalid", 8040, share=False)
+
+
+@pytest.fixture(scope="module")
+def strict(server, artifact, tmp_path_factory):
+    """A gate that gives its clients a second, and takes ten of them."""
+    folder = tmp_path_factory.mktemp("strict")
+    with tables_on(server) as url, gate_of(url, artifact, folder, seconds=1, most_connections=10) as gate:
+        yield gate
+
+
+class TestClients:
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            b"",
+            b"POST /v1/dec",
+            b"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nX: ",
+            b"POST /v1/quarantine/claim HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{",
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /he",
+        ],
+    )
+    def test_a_slow_request_is_given_up(self, strict, sent):
+        with socket.create_connection(("127.0.0.1", strict.port), timeout=20) as raw:
+            started = time.monotonic()
+            if sent.count(b"GET") == 2:
+                raw.sendall(sent[:-7])
+                assert raw.recv(10_000).startswith(b"HTTP/1.1 200")
+                raw.sendall(sent[-7:])
+            else:
+                raw.sendall(sent)
+            with suppress(ConnectionError):
+                while raw.recv(10_000):
+                    pass
+            assert 0.5 < time.monotonic() - started < 15
+
+    def test_an_answer_that_nobody_reads_is_given_up(self, strict):
+        token = strict.token("deaf", "client")
+        head = f"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        body = json.dumps({"objects": [{"id": "x" * 200}] * 1000}).encode()
+        request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", strict.port))
+            raw.settimeout(20)
+            with pytest.raises(ConnectionError):
+                raw.sendall(100 * request)
+
+    def test_connections_are_limited(self, strict):
+        time.sleep(0.2)
+        taken = [socket.create_connection(("127.0.0.1", strict.port), timeout=10) for _ in range(20)]
+        closed = 0
+        for each in taken[10:]:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+            closed += 1
+        assert closed == 10
+        for each in taken:
+            each.close()
+        until(lambda: _is_alive(strict))
+
+    def test_a_steady_client_is_not_taken_for_a_slow_one(self, strict):
+        with httpx2.Client() as client:
+            for _ in range(15):
+                assert client.get(f"{strict.address}/healthz").status_code == 200
+                time.sleep(0.2)
+
+    def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(self, gate):
+        for method, path, allowed in (
+            ("GET", "/v1/decisions", "POST"),
+            ("DELETE", "/v1/quarantine", "GET"),
+            ("POST", "/healthz", "GET"),
+        ):
+            answer = httpx2.request(method, gate.address + path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+            assert answer.json()["title"] == "Method not allowed"
+
+    def test_nobody_is_sent_elsewhere(self, gate):
+        for path in ("/v1/model/", "/healthz/", "//v1/model", "/v1/quarantine/"):
+            answer = httpx2.get(gate.address + path, headers={"host": "evil.example"})
+            assert answer.status_code == 404
+            assert "evil" not in str(answer.headers) + answer.text
+
+    def test_a_body_that_is_not_said_to_be_json(self, gate):
+        headers = {"authorization": f"Bearer {gate.token('curl', 'operator')}"}
+        for kind in (
+            {},
+            {"content-type": "application/x-www-form-urlencoded"},
+            {"content-type": "text/plain"},
+        ):
+            for path in ("claim", "renew", "release", "7/resolve", "7/skip", "7/undo"):
+                url = f"{gate.address}/v1/quarantine/{path}"
+                answer = httpx2.post(url, content=b"{}", headers=headers | kind)
+                assert answer.status_code == 415
+                assert "the header Content-Type: application/json" in answer.json()["detail"]
+        said = headers | {"content-type": "application/json; charset=utf-8"}
+        assert (
+            httpx2.post(f"{gate.address}/v1/quarantine/claim", content=b"{}", headers=said).status_code == 200
+        )
+
+
+def _is_alive(gate):
+    try:
+        return httpx2.get(f"{gate.address}/healthz").status_code == 200
+    except httpx2.HTTPError:
+        return False
 
 
 @pytest.fixture
@@ -213,8 +372,7 @@ def serve(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        tried = open_artifact(arguments[0]).digest if Path(arguments[0]).is_file() else ""
-        monkeypatch.setenv("TRANSCENDENT_GATE_TRIED", tried)  # as if: it takes seconds
+        monkeypatch.setattr(model, "try_out", lambda *_: None)  # which takes seconds
         done = CliRunner().invoke(app, ["gate", "serve", *map(str, arguments)])
         (line,) = done.stderr.splitlines()
         return done.exit_code, line
@@ -265,13 +423,23 @@ class TestRefusals:
         code, line = serve(tmp_path / "scores", "--database", database)
         assert (code, "judges scores, not objects: a gate needs the detector too" in line) == (5, True)
 
-    @pytest.mark.parametrize("budget", [RejectionBudget, StreamingBudget])
-    def test_an_artifact_with_a_budget(self, serve, database, problem, tmp_path, budget):
+    @pytest.mark.parametrize(
+        "rejector",
+        [
+            CPReject(LinearSVC(random_state=0), random_state=0),
+            RejectionBudget(InductiveEvaluator(LinearSVC(random_state=0), random_state=0), rate=0.1),
+            StreamingBudget(InductiveEvaluator(LinearSVC(random_state=0), random_state=0), rate=0.1),
+        ],
+        ids=lambda rejector: type(rejector).__name__,
+    )
+    def test_an_artifact_whose_decisions_depend_on_other_objects(
+        self, serve, database, problem, tmp_path, rejector
+    ):
         X, y = problem
-        evaluator = InductiveEvaluator(LinearSVC(random_state=0), random_state=0)
-        save(budget(evaluator, rate=0.1).fit(X[:500], y[:500]), tmp_path / "budget")
-        code, line = serve(tmp_path / "budget", "--database", database)
-        assert (code, "depend on other objects: save its evaluator" in line) == (5, True)
+        save(rejector.fit(X[:500], y[:500]), tmp_path / "dependent")
+        code, line = serve(tmp_path / "dependent", "--database", database)
+        assert (code, "decision about an object depends on other objects" in line) == (5, True)
+        assert "Save a rejector that decides each object by itself" in line
 
     def test_an_artifact_that_encodes_words(self, serve, database, problem, tmp_path):
         X, y = problem

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from transcendent.errors import GateSettingsError
-from transcendent.gate.server import as_environment
 from transcendent.gate.settings import FILE, PREFIX, as_table, is_loopback, read_settings
 
 DATABASE = "postgresql://ann:hunter2@db/gate"
@@ -43,14 +42,6 @@ def test_lists_in_the_environment_are_separated_by_blanks(monkeypatch):
     monkeypatch.setenv(f"{PREFIX}LABELS", "")
     found = read_settings()
     assert (found.trusted, found.labels) == (["a.B", "c.D"], [])
-
-
-@pytest.mark.parametrize("given", [{}, {"labels": ["grey zone", "new"], "trusted": ["a.B"], "artifact": "x"}])
-def test_workers_read_the_settings_of_their_parent(monkeypatch, given):
-    settings = read_settings(database=DATABASE, port=9, tokens="none", audit=1e-5, **given)
-    for name, value in as_environment(settings).items():
-        monkeypatch.setenv(name, value)
-    assert read_settings() == settings
 
 
 @pytest.mark.parametrize(

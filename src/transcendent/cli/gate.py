@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, migrate, token, quarantine."""
+"""The commands of the gate: serve, migrate, months, check, token, quarantine."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -48,7 +48,6 @@ def _with_extra(function: Callable[..., None]) -> Callable[..., None]:
             "psycopg",
             "alembic",
             "pydantic_settings",
-            "argon2",
             "fastapi",
             "uvicorn",
         ):
@@ -82,7 +81,6 @@ def serve(
     database: Database = None,
     host: Annotated[str | None, Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, Option(help="The port to listen on.")] = None,
-    workers: Annotated[int | None, Option(help="The number of processes.")] = None,
     trust: Annotated[
         list[str] | None,
         Option("--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in it; repeatable."),
@@ -99,7 +97,6 @@ def serve(
             database=database,
             host=host,
             port=port,
-            workers=workers,
             trusted=trust or None,
             tokens="none" if no_tokens else None,
         )
@@ -128,6 +125,39 @@ def migrate(
     finally:
         engine.dispose()
     console.say(f"the database has version {now or 'none'}.")
+
+
+@_command(app)
+def months(database: Database = None) -> None:
+    """Create the partitions of this month and the next two; gates whose role owns the tables do so."""
+    from transcendent.gate.database import make_months
+
+    with _engine(database) as engine:
+        last = make_months(engine)
+    console.say(f"there are partitions up to {last}.")
+
+
+@_command(app)
+def check(
+    database: Database = None,
+    repair: Annotated[
+        bool, Option("--repair", help="Repair months, counts and identities; gates wait meanwhile.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look for contradictions between the tables, and say what to do about them."""
+    from transcendent.gate.check import check as look
+    from transcendent.gate.check import repair as mend
+    from transcendent.gate.database import DatabaseError
+
+    with _engine(database) as engine:
+        if repair:
+            mend(engine)
+        found = look(engine)
+    lines = [f"{each.what}: {each.way_out}" for each in found] or ["nothing is wrong."]
+    console.show("\n".join(lines), {"problems": [each._asdict() for each in found]}, as_json)
+    if found:
+        raise DatabaseError("the tables contradict each other.")
 
 
 @_command(token, "create")
@@ -202,6 +232,10 @@ def export_quarantine(
     """Write all labelled objects as Parquet, to learn from."""
     from transcendent.gate.export import export_labelled
 
+    if out.suffix != ".parquet":
+        raise UsageError(
+            f"--out {out}: labelled objects are written as Parquet: name the file something.parquet."
+        )
     with _engine(database) as engine, console.writing(out):
         n = export_labelled(engine, out)
     console.say(f"{n:,} labelled objects written to {out}")

@@ -1,34 +1,38 @@
-"""Who may do what: tokens, roles, and a limit on failed attempts.
+"""Who may do what: tokens and roles.
 
-A token reads ``tg_ID_SECRET``. The database has the secret's argon2 hash. A token that was found good is
-remembered for a few seconds, so that a revoked one is refused soon after.
+A token reads ``tg_ID_SECRET``. The secret has 256 random bits, which nobody guesses: so the database has its
+SHA-256, and failed attempts are not counted. A token that was found good is remembered for a few seconds, so
+that a revoked one is refused soon after.
 """
 
+import asyncio
 import hashlib
+import hmac
 import math
+import re
 import secrets
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
-from argon2 import PasswordHasher
-from argon2.exceptions import VerificationError
+import structlog
 from sqlalchemy import Engine, text
-from sqlalchemy.exc import IntegrityError, OperationalError, TimeoutError  # noqa: A004
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from transcendent.errors import TranscendentError
 
 Role = Literal["client", "analyst", "operator"]
 ROLES: tuple[Role, ...] = ("client", "analyst", "operator")
 
-MOST_FAILURES = 10
-WITHIN = 300  # seconds
+REFRESHED = 5  # seconds after which a token is looked up again, while requests with it go on
 REMEMBERED = 10  # seconds
 WITHOUT_DATABASE = 600  # seconds
 AWAY = 5  # seconds for which a database that was not reached is left alone
 
-_hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
-_NO_HASH = _hasher.hash(secrets.token_urlsafe(32))
+log = structlog.get_logger("transcendent.gate")
+
+_TOKEN = re.compile(r"tg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 class Caller(NamedTuple):
@@ -48,9 +52,12 @@ class TokenError(TranscendentError, ValueError):
 class BadTokenError(TranscendentError):
     """The token is not a good one."""
 
+    def __init__(self, message: str = "the token is not valid.") -> None:
+        super().__init__(message)
 
-class TooManyFailuresError(TranscendentError):
-    """Too many attempts with this token, or from this address, have failed."""
+
+class UncheckedError(TranscendentError):
+    """A token cannot be checked now."""
 
 
 class Tokens:
@@ -59,55 +66,67 @@ class Tokens:
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._clock = engine, clock
         self._remembered: dict[bytes, tuple[float, Caller]] = {}
+        self._under_way: dict[bytes, asyncio.Task[Caller]] = {}
+        self._thread = ThreadPoolExecutor(1, "tokens")  # other work cannot keep look-ups waiting
         self._away_until = -math.inf
 
-    def remembered(self, token: str) -> Caller | None:
-        """Return who a token belongs to, if that was found out a moment ago."""
-        found = self._remembered.get(_digest(token))
-        return found[1] if found and found[0] > self._clock() else None
+    async def caller(self, token: str) -> Caller:
+        """Return who a token belongs to, as remembered or else as the database has it.
 
-    def check(self, token: str, address: str) -> Caller:
-        """Return who a token belongs to; refuse it, or check nothing after too many failures.
-
-        Failures count for the token whose id was given, else for the address: so nobody is locked out by
-        what others at the same address try. It takes as long for an unknown id as for a wrong secret. While
-        the database is away, a token that was good within ten minutes still is.
+        A token is looked up once at a time: all requests that cannot go on with what is remembered wait for
+        the same look-up. While the database is away, a token that was good within ten minutes still is.
         """
-        now, digest = self._clock(), _digest(token)
-        until, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
-        known = now < until + WITHOUT_DATABASE
-        if now < until or (known and now < self._away_until):
+        now, digest = self._clock(), hashlib.sha256(token.encode(errors="replace")).digest()
+        found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
+        if now < found_at + REFRESHED:
             return caller
+        is_away = self._away_until > -math.inf
+        good = now < found_at + (WITHOUT_DATABASE if is_away else REMEMBERED)
+        if good and now < self._away_until:
+            return caller
+        if digest not in self._under_way:
+            _parts(token)
+            self._under_way[digest] = asyncio.create_task(self._refresh(token, digest))
+            self._under_way[digest].add_done_callback(_retrieve)
+        return caller if good else await asyncio.shield(self._under_way[digest])
+
+    async def _refresh(self, token: str, digest: bytes) -> Caller:
+        now = self._clock()
         try:
-            caller = self._check(token, address)
+            caller = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_up, token)
         except BadTokenError:
             self._remembered.pop(digest, None)  # it may have been revoked
             raise
-        except (OperationalError, TimeoutError):
-            self._away_until = self._clock() + AWAY
-            if not known:
+        except UncheckedError:
+            found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
+            if now >= found_at + WITHOUT_DATABASE:
                 raise
             return caller
+        finally:
+            del self._under_way[digest]
+        self._away_until = -math.inf
         if len(self._remembered) > 10_000:
             self._remembered.clear()
-        self._remembered[digest] = (now + REMEMBERED, caller)
+        self._remembered[digest] = (now, caller)
         return caller
 
-    def _check(self, token: str, address: str) -> Caller:
-        start, number, secret = [*token.split("_", 2), "", ""][:3]
+    def _look_up(self, token: str) -> Caller:
+        if self._clock() >= self._away_until:
+            try:
+                return self.check(token)
+            except SQLAlchemyError as error:
+                log.error("tokens cannot be checked", error=type(error).__name__)
+                self._away_until = self._clock() + AWAY
+        raise UncheckedError("the database cannot be reached to check the token: try again later.")
+
+    def check(self, token: str) -> Caller:
+        """Look up in the database who a token belongs to; refuse one that is not good."""
+        number, secret = _parts(token)
         with self._engine.connect() as connection:
             sql = text("SELECT name, role, hash FROM token WHERE id = :id AND revoked_at IS NULL")
-            known = number.replace("\0", "")[:40] if start == "tg" else ""
-            found = connection.execute(sql, {"id": known}).first()
-        source = f"token {known}" if found else f"address {address}"
-        self._check_failures(source)
-        try:
-            _hasher.verify(found.hash if found else _NO_HASH, secret)
-        except (VerificationError, UnicodeEncodeError):
-            found = None
-        if found is None:
-            self._note_failure(source)
-            raise BadTokenError("the token is not valid.")
+            found = connection.execute(sql, {"id": number}).first()
+        if found is None or not hmac.compare_digest(found.hash.encode(), _hash(secret).encode()):
+            raise BadTokenError
         return Caller(found.name, found.role)
 
     def create(self, name: str, role: Role) -> str:
@@ -120,7 +139,7 @@ class Tokens:
         sql = text("INSERT INTO token (id, name, role, hash) VALUES (:id, :name, :role, :hash)")
         try:
             with self._engine.begin() as connection:
-                given = {"id": number, "name": name, "role": role, "hash": _hasher.hash(secret)}
+                given = {"id": number, "name": name, "role": role, "hash": _hash(secret)}
                 connection.execute(sql, given)
         except IntegrityError:
             raise TokenError(
@@ -141,20 +160,20 @@ class Tokens:
             sql = text("SELECT name, role, created_at, revoked_at FROM token ORDER BY created_at")
             return [dict(row) for row in connection.execute(sql).mappings()]
 
-    def _check_failures(self, source: str) -> None:
-        recent = "source = :source AND at > now() - make_interval(secs => :within)"
-        sql = text(f"SELECT count(*) FROM failure WHERE {recent}")
-        with self._engine.connect() as connection:
-            failures = connection.execute(sql, {"source": source, "within": WITHIN}).scalar_one()
-        if failures >= MOST_FAILURES:
-            raise TooManyFailuresError(f"too many failed attempts: wait {WITHIN // 60} minutes.")
 
-    def _note_failure(self, source: str) -> None:
-        with self._engine.begin() as connection:
-            connection.execute(text("INSERT INTO failure (source) VALUES (:source)"), {"source": source})
-            old = text("DELETE FROM failure WHERE at < now() - make_interval(secs => :within)")
-            connection.execute(old, {"within": WITHIN})
+def _parts(token: str) -> tuple[str, str]:
+    """Return id and secret; what is not spelled like a token is refused without asking the database."""
+    parts = _TOKEN.fullmatch(token)
+    if parts is None:
+        raise BadTokenError
+    return parts[1], parts[2]
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode(errors="replace")).digest()
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _retrieve(task: "asyncio.Task[Caller]") -> None:
+    """Take note of an exception that nobody may have waited for: the next request meets it again."""
+    if not task.cancelled():
+        task.exception()

@@ -1,38 +1,34 @@
 """The gate as an ASGI application."""
 
-import asyncio
 import gc
-import os
 import sys
 import time
 import uuid
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import structlog
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from joblib import cpu_count
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
 from transcendent import __version__
-from transcendent.errors import GateSettingsError
-from transcendent.gate import logs
-from transcendent.gate.access import BadTokenError, Tokens, TooManyFailuresError
-from transcendent.gate.database import check_version, connect, make_months
+from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
+from transcendent.gate.database import connect, prepare
 from transcendent.gate.intake import Draw, audit_secret, register
-from transcendent.gate.model import Model, load_model
+from transcendent.gate.model import Model
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
-from transcendent.gate.routes import router
+from transcendent.gate.readiness import DEADLINE, Readiness
+from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
-from transcendent.gate.settings import TRIED, Settings, read_settings
+from transcendent.gate.settings import Settings
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -46,21 +42,20 @@ _STATUS: dict[type[Exception], int] = {
     NoItemError: 404,
     ConflictError: 409,
     LabelError: 422,
-    TooManyFailuresError: 429,
+    UncheckedError: 503,
 }
+_LONGEST = 300  # seconds that a statement of an analyst or an export may take
 _MOST_ERRORS = 100
 _SMALL = 64 << 10  # bytes of requests that hold no objects: they are read before the token is checked
 _TITLES = {
     400: "Bad request", 401: "Unauthorised", 403: "Forbidden", 404: "Not found", 405: "Method not allowed",
-    409: "Conflict", 413: "Too large", 422: "Unprocessable", 429: "Too many attempts", 500: "Internal error",
-    503: "Unavailable",
+    409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Unprocessable",
+    500: "Internal error", 503: "Unavailable",
 }  # fmt: skip
 
 
-def create_app(settings: Settings | None = None) -> "Edge":
-    """Return the application; settings come from the environment unless given."""
-    settings = settings or read_settings()
-    logs.set_up(settings.log_level)
+def create_app(settings: Settings, model: Model) -> "Edge":
+    """Return the application that serves a model."""
     app = FastAPI(
         title="Transcendent gate",
         version=__version__,
@@ -68,9 +63,10 @@ def create_app(settings: Settings | None = None) -> "Edge":
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
         openapi_url=None,  # a route of ours, with a rule
+        redirect_slashes=False,  # the address in a redirect would be the sender's Host
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.settings = settings
+    app.state.settings, app.state.model = settings, model
     app.include_router(router)
     for kind in (
         *_STATUS,
@@ -84,66 +80,66 @@ def create_app(settings: Settings | None = None) -> "Edge":
     return Edge(app)
 
 
+class Engines(NamedTuple):
+    """Engines of the database: what one is used for holds none of the others up."""
+
+    working: Engine
+    keeping: Engine
+    looking_up: Engine
+    probing: Engine
+
+
+def connect_all(settings: Settings) -> Engines:
+    """Share the connections of a gate among what it does with the database."""
+    url = settings.database.get_secret_value()
+    return Engines(
+        working=connect(url, settings.connections - 3, seconds=_LONGEST),
+        keeping=connect(url, 1, seconds=settings.seconds / 3),
+        looking_up=connect(url, 1, seconds=DEADLINE),
+        probing=connect(url, 1, seconds=DEADLINE),
+    )
+
+
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
+    model: Model = app.state.model
     warnings.simplefilter("ignore")  # about rows, once for each of them
-    if settings.artifact is None:
-        raise GateSettingsError("artifact is not set: a gate needs one to serve.")
-    model = load_model(
-        settings.artifact, settings.trusted, settings.public_key, max(1, int(cpu_count()) // settings.workers)
-    )
-    if os.environ.get(TRIED, model.digest) != model.digest:
-        raise GateSettingsError("the artifact has changed since the gate was started: restart the gate.")
-    url = settings.database.get_secret_value()
-    engine = connect(url, settings.connections - 2)
-    number, secret = await _prepare(engine, model)
-    keeping = connect(url, 1, seconds=settings.seconds)  # no other use of the database holds these up
-    checking = connect(url, 1, seconds=5)
+    engines = connect_all(settings)
+    engine = engines.working
+    if warning := prepare(engine):
+        log.warning("months run out", detail=warning)
+    number, secret = register(engine, model), audit_secret(engine)
     service = Service(
         model,
         number,
-        keeping,
+        engines.keeping,
         Draw(secret, settings.audit),
         most_objects=settings.most_objects,
         seconds=settings.seconds,
         most_waiting=8 * settings.most_bytes,
     )
     app.state.service, app.state.engine = service, engine
-    app.state.quarantine = Quarantine(engine, settings.lease, settings.labels)
-    app.state.tokens = Tokens(checking) if settings.tokens == "required" else None
+    app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.most_held)
+    app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
+    app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     gc.freeze()  # models and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # nor are requests, which have no cycles
     sys.setswitchinterval(0.001)
-    log.info("ready", model=model.digest, version=__version__, process=os.getpid())
     yield
     await run_in_threadpool(service.close)
-    for each in (keeping, checking, engine):
+    for each in engines:
         each.dispose()
 
 
-async def _prepare(engine: Engine, model: Model) -> tuple[int, bytes]:
-    """Return the model's number and the audit's secret, once the database is there.
-
-    A worker that is started again while the database is away waits: if it failed, so would all others.
-    """
-    while True:
-        try:
-            with engine.connect() as connection:
-                check_version(connection)
-            make_months(engine)
-            return register(engine, model), audit_secret(engine)
-        except OperationalError as error:
-            log.warning("waiting for the database", detail=str(error.orig)[:300])
-            await asyncio.sleep(0.5)
-
-
-async def _say_problem(request: Request, error: Exception) -> Response:  # noqa: ARG001
+async def _say_problem(request: Request, error: Exception) -> Response:
     if isinstance(error, RefusedError):
         return problem(error.status, error.detail)
     if isinstance(error, StarletteHTTPException):
-        return problem(error.status_code, str(error.detail))
+        return problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
+        if request.method == "POST" and not _says_json(request):
+            return problem(415, "the body is JSON: send it with the header Content-Type: application/json.")
         errors = [
             {"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()[:_MOST_ERRORS]
         ]
@@ -165,11 +161,18 @@ def _field(where: Any) -> str:
     return "".join(names).removeprefix(".")[:200]
 
 
-def problem(status: int, detail: str, errors: Any = None) -> Response:
+def _says_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def problem(
+    status: int, detail: str, errors: Any = None, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a problem in words, as RFC 9457 has it."""
     said = {"title": _TITLES.get(status, "Problem"), "status": status, "detail": detail, "errors": errors}
-    headers = {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "300"}, 503: {"retry-after": "2"}}
-    return Response(orjson.dumps(said), status, headers.get(status), "application/problem+json")
+    usual = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "2"}}
+    return Response(orjson.dumps(said), status, headers or usual.get(status), "application/problem+json")
 
 
 class Edge:
@@ -184,6 +187,7 @@ class Edge:
     def __init__(self, app: FastAPI) -> None:
         self.app = app
         self.most_bytes: int = app.state.settings.most_bytes
+        self._decisions = next(route for route in router.routes if getattr(route, "endpoint", None) is decide)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -207,7 +211,7 @@ class Edge:
             if _announced(scope) > most:
                 await problem(413, _limit(most))(scope, receive, answer)
                 return
-            await self.app(scope, _limited(receive, most), answer)
+            await self._pass_on(scope, _limited(receive, most), answer)
         except Exception:  # after an answer that says so
             log.exception("a request failed")
         finally:
@@ -217,6 +221,20 @@ class Edge:
             write(
                 "request", method=scope["method"], path=path[:200], status=status, milliseconds=milliseconds
             )
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (scope["method"], scope["path"]) != ("POST", "/v1/decisions"):
+            await self.app(scope, receive, send)
+            return
+        scope.update(app=self.app, route=self._decisions)  # as FastAPI would, in most of a request's time
+        request = Request(scope, receive)
+        try:
+            response = await decide(request, await authorise(request))
+        except Exception as error:
+            response = await _say_problem(request, error)
+            if response.status_code == 500:
+                log.exception("a request failed")
+        await response(scope, receive, send)
 
 
 def _limited(receive: Receive, most: int) -> Receive:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from transcendent._utils.arrays import canonical_rows, is_missing
 from transcendent._utils.extras import extra
 from transcendent.errors import GateError
 
@@ -47,8 +48,8 @@ class GateClient:
 
     def decide(self, ids: Iterable[str], X: Any) -> list[dict[str, Any]]:
         """Return decisions about rows: of a sparse matrix, a pandas frame (by name), or an array."""
-        names = list(map(str, ids))
-        rows = list(_rows(X))
+        names = _names(ids)
+        rows = list(_rows(canonical_rows(X)))
         if len(names) != len(rows):
             raise ValueError(f"{len(names)} ids for {len(rows)} rows.")
         return self.decide_objects([{"id": name, **row} for name, row in zip(names, rows, strict=True)])
@@ -69,7 +70,8 @@ class GateClient:
     def claim(self, count: int = 1, *, skipped: bool = False) -> dict[str, Any]:
         """Hold items, those that one has skipped oneself only if ``skipped``.
 
-        ``items`` has them. If they are fewer than asked for, ``held`` is the number that others hold, and
+        ``items`` has them, ``room`` is the number that one may hold beside them: at 0, label, skip or release
+        some first. If they are fewer than asked for, ``held`` is the number that others hold, and
         ``next_free`` when the first of them may be free.
         """
         return self._post("/v1/quarantine/claim", {"count": count, "skipped": skipped})
@@ -147,11 +149,19 @@ def _checked(token: str) -> str:
     return token
 
 
+def _names(ids: Iterable[Any]) -> list[str]:
+    """Return ids as text; refuse missing ones, which would all be one object."""
+    given = list(ids)
+    for place, each in enumerate(given):
+        if is_missing(each) or isinstance(each, bytes):
+            raise ValueError(f"the id at position {place} is {each!r}: give every object a text of its own.")
+    return list(map(str, given))
+
+
 def _rows(X: Any) -> Iterable[dict[str, Any]]:
     if sp.issparse(X):
-        rows = sp.csr_matrix(X)
-        for start, end in pairwise(rows.indptr.tolist()):
-            yield {"positions": rows.indices[start:end].tolist(), "values": _plain(rows.data[start:end])}
+        for start, end in pairwise(X.indptr.tolist()):
+            yield {"positions": X.indices[start:end].tolist(), "values": _plain(X.data[start:end])}
     elif hasattr(X, "columns"):
         names = list(map(str, X.columns))
         for row in np.asarray(X, dtype=np.float64):

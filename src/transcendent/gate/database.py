@@ -2,11 +2,15 @@
 
 Items and payloads are partitioned by month of arrival. The month is in the upper bits of an item's id, so
 the id alone names the partition, and the ids of later months are larger.
+
+Nothing here needs a session: locks and settings are those of a transaction, and no statement is prepared on
+the server. So a pooler such as PgBouncer may stand in between, also in transaction mode.
 """
 
+import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -37,10 +41,48 @@ class DatabaseError(TranscendentError):
     """The database cannot be used; the message says why, and what to do."""
 
 
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed if the server does not answer in time.
+
+    A timeout of the server's own does not help if the server is stopped, nor do keepalives, which its kernel
+    answers.
+    """
+
+    seconds: float | None = None
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **given: Any) -> T:
+        """Wait for an answer, for so many seconds."""
+        if self.seconds is None:
+            return super().wait(gen, *args, **given)
+        try:
+            return super().wait(_until(gen, time.monotonic() + self.seconds), *args, **given)
+        except _TooLateError:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(
+                f"the database did not answer within {self.seconds:g} seconds"
+            ) from None
+
+
+class _TooLateError(Exception):
+    pass
+
+
+def _until(gen: Generator[Any, Any, T], end: float) -> Generator[Any, Any, T]:
+    """Pass on what a generator waits for, until it is too late; psycopg resumes it ten times a second."""
+    try:
+        waits_for = next(gen)
+        while time.monotonic() < end:
+            waits_for = gen.send((yield waits_for))
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise _TooLateError
+
+
 def connect(url: str, connections: int = 5, *, seconds: float | None = None) -> Engine:
     """Return an engine for a PostgreSQL database, which connects when it is first used.
 
-    A statement may take a number of ``seconds``, if given.
+    If ``seconds`` are given, a connection is left when the server has not answered for so long.
     """
     try:
         parsed = make_url(re.sub("^postgres://", "postgresql://", url))
@@ -52,12 +94,11 @@ def connect(url: str, connections: int = 5, *, seconds: float | None = None) -> 
         parsed.set(drivername="postgresql+psycopg"),
         pool_size=connections,
         max_overflow=0,
-        pool_timeout=10,
+        pool_timeout=10 if seconds is None else min(10, seconds),
         pool_pre_ping=True,
-        pool_recycle=3600,  # a temporary table that never ends would hold back the database's freezing
         connect_args={
-            **({} if seconds is None else {"options": f"-c statement_timeout={int(1000 * seconds)}"}),
-            "connect_timeout": 5,
+            "prepare_threshold": None,  # the next statement may reach another server process
+            "connect_timeout": 5 if seconds is None else max(2, min(5, int(seconds))),
             "tcp_user_timeout": 15_000,  # milliseconds that what was sent may stay unacknowledged
             "keepalives_idle": 5,  # seconds of waiting for an answer until a sign of life is asked for
             "keepalives_interval": 5,
@@ -67,6 +108,13 @@ def connect(url: str, connections: int = 5, *, seconds: float | None = None) -> 
         },
     )
     event.listen(engine, "handle_error", _leave_a_replica)
+
+    @event.listens_for(engine, "do_connect")
+    def bounded(dialect: Any, record: Any, args: Any, given: Any) -> Any:  # noqa: ARG001
+        connection = BoundedConnection.connect(*args, **given)
+        connection.seconds = seconds
+        return connection
+
     return engine
 
 
@@ -95,22 +143,29 @@ def again_if_gone(engine: Engine, work: Callable[[Connection], T]) -> T:
         return work(connection)
 
 
-def _scripts() -> Config:
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def _scripts(folders: Sequence[Path] = ()) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.set_main_option("path_separator", "os")
+    config.set_main_option(
+        "version_locations", os.pathsep.join(map(str, (MIGRATIONS / "versions", *folders)))
+    )
     return config
 
 
-def versions() -> list[str]:
-    """Return all versions, the oldest first."""
-    return sorted(script.revision for script in ScriptDirectory.from_config(_scripts()).walk_revisions())
+def versions(folders: Sequence[Path] = ()) -> list[str]:
+    """Return all versions, the oldest first; those in further folders, too."""
+    scripts = ScriptDirectory.from_config(_scripts(folders))
+    return sorted(script.revision for script in scripts.walk_revisions())
 
 
 @cache
 def newest_version() -> str:
-    """Return the version that this code works with."""
-    return str(ScriptDirectory.from_config(_scripts()).get_current_head())
+    """Return the version that this code was written for."""
+    return versions()[-1]
 
 
 def version_of(connection: Connection) -> str | None:
@@ -118,45 +173,90 @@ def version_of(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def migrate(engine: Engine, to: str = "head") -> str | None:
-    """Bring a database to a version, and return it. Only one process at a time does so."""
-    with engine.connect() as guard:
-        guard.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": _LOCK})
-        guard.commit()
-        try:
-            _migrate(engine, to)
-        finally:
-            guard.execute(text("SELECT pg_advisory_unlock(:lock)"), {"lock": _LOCK})
-            guard.commit()
+def migrate(engine: Engine, to: str = "head", folders: Sequence[Path] = ()) -> str | None:
+    """Bring a database to a version, and return it. Only one process at a time does so.
+
+    Further folders may have further versions.
+    """
+    with engine.begin() as guard:
+        guard.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _migrate(engine, to, folders)
+    if to == "head":
+        make_months(engine)
     with engine.connect() as connection:
         return version_of(connection)
 
 
-def _migrate(engine: Engine, to: str) -> None:
-    config = _scripts()
+def _migrate(engine: Engine, to: str, folders: Sequence[Path]) -> None:
     with engine.connect() as connection:
+        now = version_of(connection) or "base"
+    known = ["base", *versions(folders)]
+    if now not in known:
+        raise DatabaseError(
+            f"the database has version {now}, and this package knows none after {known[-1]}: "
+            "upgrade the package."
+        )
+    start, end = known.index(now), known.index(known[-1] if to == "head" else to)
+    for version in known[start + 1 : end + 1]:
+        _step(engine, command.upgrade, version, folders)
+    for version in reversed(known[end:start]):
+        _step(engine, command.downgrade, version, folders)
+
+
+def _step(engine: Engine, change: Callable[[Config, str], None], to: str, folders: Sequence[Path]) -> None:
+    """Go one version up or down, and note which gates work with it."""
+    config = _scripts(folders)
+    script = None if to == "base" else ScriptDirectory.from_config(config).get_revision(to)
+
+    def work(connection: Connection) -> None:
         config.attributes["connection"] = connection
-        (command.downgrade if _is_older(connection, to) else command.upgrade)(config, to)
-        connection.commit()
-    if to == "head":
-        make_months(engine)
+        change(config, to)
+        if oldest := getattr(script and script.module, "works_from", None):
+            connection.execute(text("UPDATE works_from SET version = :oldest"), {"oldest": oldest})
+
+    without_blocking(
+        engine, work, f"version {to} was not reached: something uses the tables for long, such as an export"
+    )
 
 
-def _is_older(connection: Connection, to: str) -> bool:
-    now = version_of(connection)
-    return to == "base" or (to != "head" and now is not None and to < now)
+def without_blocking(engine: Engine, work: Callable[[Connection], T], failure: str, tries: int = 30) -> T:
+    """Run work that locks tables in a transaction.
+
+    While it waits for a lock, everybody else waits behind it: so it waits briefly, and tries again.
+    """
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SET LOCAL lock_timeout = '500ms'"))
+            return work(connection)
+    except OperationalError as error:
+        if not isinstance(error.orig, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
+            raise
+        if tries == 1:
+            raise DatabaseError(f"{failure} or a backup. Try again when it is done.") from error
+    time.sleep(1)
+    return without_blocking(engine, work, failure, tries - 1)
 
 
 def check_version(connection: Connection) -> None:
-    """Refuse a database of another version."""
+    """Refuse a database that this gate does not work with.
+
+    It works with one of its own version, and with a newer one that works with gates of this version.
+    """
     encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
     if encoding != "UTF8":
         raise DatabaseError(f"the database has the encoding {encoding}: make one with UTF8.")
-    found, needed = version_of(connection), newest_version()
-    if found != needed:
+    found, own = version_of(connection) or "none", newest_version()
+    if found == own:
+        return
+    if found == "none" or found < own:
         raise DatabaseError(
-            f"the database has version {found or 'none'}, this gate needs {needed}: "
-            "run 'transcendent gate migrate'."
+            f"the database has version {found}, this gate needs {own}: run 'transcendent gate migrate'."
+        )
+    oldest = connection.execute(text("SELECT version FROM works_from")).scalar_one()
+    if oldest > own:
+        raise DatabaseError(
+            f"the database has version {found}, which works with gates from version {oldest} on, and this "
+            f"gate has {own}: upgrade the gate."
         )
 
 
@@ -172,12 +272,86 @@ def opened(url: str) -> Iterator[Engine]:
         engine.dispose()
 
 
-def make_months(engine: Engine) -> None:
-    """Create the partitions of this month and the next two, where there are none."""
+_NEEDED = {
+    "identity": ("SELECT", "INSERT", "DELETE"),
+    "item": ("SELECT", "INSERT", "UPDATE"),
+    "label": ("SELECT", "INSERT"),
+    "model": ("SELECT", "INSERT"),
+    "month": ("SELECT",),
+    "payload": ("SELECT", "INSERT"),
+    "secret": ("SELECT",),
+    "tally": ("SELECT", "INSERT", "DELETE"),
+    "token": ("SELECT",),
+}
+"""What a gate does with tables; for months, their owner has to come by."""
+
+
+def check_role(engine: Engine) -> None:
+    """Refuse a database role that lacks a right which a gate needs."""
+    lacking = []
+    with engine.connect() as connection:
+        for table, rights in _NEEDED.items():
+            for right in rights:
+                sql = text("SELECT has_table_privilege(:table, :right)")
+                if not connection.execute(sql, {"table": table, "right": right}).scalar_one():
+                    lacking.append(f"{right} on {table}")
+        if not connection.execute(text("SELECT has_sequence_privilege('item_number', 'USAGE')")).scalar_one():
+            lacking.append("USAGE on item_number")
+        name = connection.execute(text("SELECT current_user")).scalar_one()
+    if lacking:
+        raise DatabaseError(
+            f"the database role {name} has no {', '.join(lacking)}: grant it, or use the owner."
+        )
+
+
+def may_make_months(connection: Connection) -> bool:
+    """Return whether the role may create partitions: it owns the tables, and may create others."""
+    sql = """SELECT bool_and(pg_has_role(relowner, 'USAGE'))
+        AND has_schema_privilege(current_schema(), 'CREATE')
+    FROM pg_class WHERE oid = ANY(ARRAY['item', 'payload', 'month', 'tally']::regclass[])"""
+    return bool(connection.execute(text(sql)).scalar_one())
+
+
+def check_months(connection: Connection) -> str | None:
+    """Raise if there is no partition for today; return a warning if there will be none in a week.
+
+    A role that may create partitions creates them when they are needed.
+    """
+    sql = f"""SELECT {_MONTH} AS this, array(SELECT number FROM month WHERE number >= {_MONTH}) AS months,
+        extract(day FROM date_trunc('month', {_NOW}) + interval '1 month' - ({_NOW})) AS days"""
+    found = connection.execute(text(sql)).one()
+    lacks_this, lacks_next = found.this not in found.months, found.this + 1 not in found.months
+    if not (lacks_this or (lacks_next and found.days < 7)) or may_make_months(connection):
+        return None
+    lacking = in_words(found.this if lacks_this else found.this + 1)
+    said = f"there is no partition for {lacking}: run 'transcendent gate months' as the owner of the tables."
+    if lacks_this:
+        raise DatabaseError(said)
+    return said
+
+
+def prepare(engine: Engine) -> str | None:
+    """Check a database, and create partitions; if the role may not, return how far they reach."""
+    with engine.connect() as connection:
+        check_version(connection)
+        if not may_make_months(connection):
+            check_months(connection)
+            last = connection.execute(text("SELECT max(number) FROM month")).scalar_one()
+            return (
+                f"this database role cannot create partitions, and there are none after {in_words(last)}: "
+                "let the owner of the tables run 'transcendent gate months' every month."
+            )
+    make_months(engine)
+    return None
+
+
+def make_months(engine: Engine) -> str:
+    """Create the partitions of this month and the next two, where there are none; return the last month."""
     with engine.begin() as connection:
         this: int = connection.execute(text(f"SELECT {_MONTH}")).scalar_one()
         for month in range(this, this + 3):
             make_month(connection, month)
+    return in_words(this + 2)
 
 
 def make_month(connection: Connection, month: int) -> None:
@@ -191,13 +365,37 @@ def make_month(connection: Connection, month: int) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK + 1})
     if connection.execute(have, {"month": month}).first():
         return
-    first, end = month << _BITS, (month + 1) << _BITS
+    if said := detached(connection, month):
+        raise DatabaseError(said)
     for table, options in (("item", " WITH (fillfactor = 90)"), ("payload", "")):
         name = partition(table, month)
+        attached = text("SELECT 1 FROM pg_inherits WHERE inhrelid = to_regclass(:name)")
+        if connection.execute(attached, {"name": name}).first():  # the other one's was lost
+            continue
         connection.execute(text(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL){options}"))
-        bounds = f"FOR VALUES FROM ({first}) TO ({end})"
-        connection.execute(text(f"ALTER TABLE {table} ATTACH PARTITION {name} {bounds}"))
+        connection.execute(text(_attach(table, month)))
+        if table == "item":
+            connection.execute(text("DELETE FROM tally WHERE month = :month"), {"month": month})
     connection.execute(text("INSERT INTO month VALUES (:month)"), {"month": month})
+
+
+def _attach(table: str, month: int) -> str:
+    bounds = f"FROM ({month << _BITS}) TO ({(month + 1) << _BITS})"
+    return f"ALTER TABLE {table} ATTACH PARTITION {partition(table, month)} FOR VALUES {bounds}"
+
+
+def detached(connection: Connection, month: int) -> str | None:
+    """Say what to do if a table has the name of a month's partition, and is none."""
+    sql = """SELECT to_regclass(:name) IS NOT NULL
+        AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = to_regclass(:name))"""
+    for table in ("item", "payload"):
+        name = partition(table, month)
+        if connection.execute(text(sql), {"name": name}).scalar_one():
+            return (
+                f"there is a table {name} that is no partition of {table}: attach it again "
+                f"({_attach(table, month)}), or rename it."
+            )
+    return None
 
 
 def partition(table: str, month: int) -> str:
@@ -226,27 +424,10 @@ def drop_months(engine: Engine, before: int) -> list[str]:
     return [month for month in months if _drop_month(engine, month_of(month))]
 
 
-def _drop_month(engine: Engine, month: int, tries: int = 20) -> bool:
-    """Drop a month, unless somebody else has just done so.
+def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:
+    """Drop a month, unless somebody else has just done so."""
 
-    To detach a partition waits for all who read, and lets nobody in meanwhile: so it waits briefly, and tries
-    again.
-    """
-    try:
-        return _drop_month_now(engine, month)
-    except OperationalError as error:  # of a lock that was not had in time, or a deadlock
-        if tries == 1:
-            raise DatabaseError(
-                f"{in_words(month)} is not dropped: something reads the tables for long, such as an export "
-                "or a backup. Try again when it is done."
-            ) from error
-    time.sleep(1)
-    return _drop_month(engine, month, tries - 1)
-
-
-def _drop_month_now(engine: Engine, month: int) -> bool:
-    with engine.begin() as connection:
-        connection.execute(text("SET LOCAL lock_timeout = '2s'"))
+    def work(connection: Connection) -> bool:
         sql = text("DELETE FROM month WHERE number = :month")
         if not connection.execute(sql, {"month": month}).rowcount:
             return False
@@ -254,7 +435,11 @@ def _drop_month_now(engine: Engine, month: int) -> bool:
             name = partition(table, month)
             connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
             connection.execute(text(f"DROP TABLE {name}"))
-    return True
+        connection.execute(text("DELETE FROM tally WHERE month = :month"), {"month": month})
+        return True
+
+    failure = f"{in_words(month)} is not dropped: something reads the tables for long, such as an export"
+    return without_blocking(engine, work, failure, tries)
 
 
 def check_over(engine: Engine, before: int) -> None:

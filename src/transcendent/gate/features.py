@@ -110,7 +110,7 @@ class Layout:
                     f"{len(each['values'])} values; the detector was fitted on {self.width} features.",
                 )
         numbers = _numbers([each["values"] for each in objects], "values")
-        return self._framed(numbers.reshape(len(objects), self.width))
+        return self.framed(numbers.reshape(len(objects), self.width))
 
     def _sparse(self, objects: list[Any]) -> Any:
         positions, values = ([each[name] for each in objects] for name in ("positions", "values"))
@@ -148,7 +148,7 @@ class Layout:
             if given.keys() != self._known:
                 self._refuse_names(given)
             rows.append([given[name] for name in self.names])
-        return self._framed(_numbers(rows, "features", self.names).reshape(len(objects), self.width))
+        return self.framed(_numbers(rows, "features", self.names).reshape(len(objects), self.width))
 
     def _refuse_names(self, given: dict[str, Any]) -> None:
         if unknown := sorted(given.keys() - self._known):
@@ -162,7 +162,8 @@ class Layout:
             self._suggested[name] = suggestion(name[:80], self._known)
         return self._suggested.get(name, ".")
 
-    def _framed(self, numbers: FloatArray) -> Any:
+    def framed(self, numbers: FloatArray) -> Any:
+        """Return rows as the detector was fitted on them: a frame, if it knows names."""
         if self.names is None:
             return numbers
         return extra("pandas", "gate").DataFrame(numbers, columns=self.names)

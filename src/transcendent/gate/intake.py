@@ -1,6 +1,7 @@
 """What goes into the quarantine: rejected objects, and the audit sample of accepted ones."""
 
 import hashlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from transcendent._utils.arrays import AnyArray, take_rows
 from transcendent.decisions import Decisions
-from transcendent.gate.database import FIRST_KEPT, THIS_MONTH, again_if_gone, make_months
+from transcendent.gate.database import THIS_MONTH, DatabaseError, again_if_gone, make_months
 from transcendent.gate.features import encode, encode_p_values
 from transcendent.gate.model import Model
 
@@ -36,17 +37,15 @@ _COLUMNS = {
     "p_values": "bytea",
     "features": "bytea",
 }
-_INCOMING = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming ({}) ON COMMIT DELETE ROWS".format(
-    ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-)
-_COPY = f"COPY incoming ({', '.join(_COLUMNS)}) FROM STDIN (FORMAT binary)"
+_ARRAYS = ", ".join(f"%b::{kind}[]" for kind in _COLUMNS.values())
 _PAYLOAD = ", ".join(list(_COLUMNS)[4:])
 _KEEP = f"""
-WITH new AS (
+WITH incoming AS (
+    SELECT * FROM unnest({_ARRAYS}) AS incoming ({", ".join(_COLUMNS)})
+), new AS (
     INSERT INTO identity (key, item)
     SELECT key, {THIS_MONTH} | nextval('item_number') FROM incoming
-    ON CONFLICT (key) DO UPDATE SET item = excluded.item WHERE identity.item < {FIRST_KEPT}
-    RETURNING key, item
+    ON CONFLICT (key) DO NOTHING RETURNING key, item
 ), kept AS (
     INSERT INTO item (id, rank, received_at, model, tier)
     SELECT item, rank, now(), model, tier FROM new JOIN incoming USING (key)
@@ -54,10 +53,14 @@ WITH new AS (
 INSERT INTO payload (id, {_PAYLOAD})
 SELECT item, {_PAYLOAD} FROM new JOIN incoming USING (key)
 """
-
+# Of an identity that this statement sees, it sees the item, too, since both were committed together. The
+# statement that inserts may meet an identity that was committed after it began, and would miss the item.
+_FORGET = """
+DELETE FROM identity WHERE key = ANY(%b) AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)
+"""
 
 Kept = tuple[Any, ...]
-"""An object to keep: a row of the table ``incoming``, which begins with its key."""
+"""An object to keep: its key, and the values of the other columns above."""
 
 
 class Draw:
@@ -151,25 +154,65 @@ def _key(name: str, model: bytes, features: bytes) -> bytes:
 def keep(engine: Engine, kept: Sequence[Kept]) -> None:
     """Commit objects to the quarantine; those that are in it already are left as they are."""
     unique = [each for _, each in sorted({each[0]: each for each in kept}.items())]
+    _begun[engine] = time.monotonic()
     try:
-        again_if_gone(engine, lambda connection: _keep(connection, unique))
+        _keep_in_a_month(engine, unique)
+    finally:
+        _begun.pop(engine, None)
+
+
+_begun: dict[Engine, float] = {}
+
+
+def keeping_for(engine: Engine) -> float:
+    """Return for how many seconds objects have been on their way into the quarantine, 0 if none are."""
+    begun = _begun.get(engine)
+    return 0 if begun is None else time.monotonic() - begun
+
+
+def _keep_in_a_month(engine: Engine, kept: Sequence[Kept]) -> None:
+    try:
+        again_if_gone(engine, lambda connection: _keep(connection, kept))
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) != _NO_PARTITION:
             raise
         make_months(engine)
-        again_if_gone(engine, lambda connection: _keep(connection, unique))
+        again_if_gone(engine, lambda connection: _keep(connection, kept))
 
 
 def _keep(connection: Connection, kept: Sequence[Kept]) -> None:
-    if not connection.info.get("incoming"):  # once for each connection
-        connection.execute(text(_INCOMING))
+    _set_up(connection)
+    if _insert(connection, kept) == len(kept):
+        return
+    if connection.exec_driver_sql(_FORGET, ([each[0] for each in kept],)).rowcount:
+        _insert(connection, kept)
+
+
+def try_keeping(connection: Connection) -> None:
+    """Raise if objects could not be kept.
+
+    What keeps them is run with none: that needs the same rights and locks, and leaves no dead rows behind.
+    """
+    _set_up(connection)
+    _insert(connection, [])
+    if not connection.execute(text("SELECT has_sequence_privilege('item_number', 'USAGE')")).scalar_one():
+        raise DatabaseError("the database role has no USAGE on item_number: grant it.")
+
+
+def _set_up(connection: Connection) -> None:
+    """Let the commit last, whatever the role's default is, and let the server end statements in time."""
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy(_COPY) as copy:
-        copy.set_types(list(_COLUMNS.values()))
-        for each in kept:
-            copy.write_row(each)
-    connection.execute(text(_KEEP))
-    connection.info["incoming"] = True
+    limit = "" if driver.seconds is None else f"SET LOCAL statement_timeout = {int(1000 * driver.seconds)};"
+    connection.exec_driver_sql(f"{limit} SET LOCAL synchronous_commit = on")
+
+
+def _insert(connection: Connection, kept: Sequence[Kept]) -> int:
+    """Insert objects whose identity is not known, and return their number."""
+    columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in _COLUMNS]
+    for place, kind in enumerate(_COLUMNS.values()):
+        if kind == "float8":
+            columns[place] = list(map(float, columns[place]))  # psycopg refuses numbers of two types
+    return connection.exec_driver_sql(_KEEP, tuple(columns)).rowcount
 
 
 def register(engine: Engine, model: Model) -> int:

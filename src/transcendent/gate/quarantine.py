@@ -36,9 +36,16 @@ SELECT item.id, payload.object_id, payload.sender, item.received_at, item.tier, 
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
 """
-_HELD = (
-    "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND state = 0 AND held_until > now()"
-)
+# What has a holder waits, and there is an index of it. Statistics that are not up to date would hide how few
+# these items are, and the planner would read all.
+_BY_INDEX = """
+SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
+    set_config('max_parallel_workers_per_gather', '0', true)"""
+_HELD = "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND held_until > now()"
+_COUNTED = """
+SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
+"""
+_GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
 _HISTORY = (
     "SELECT id, action, label, reason, note, author, written_at FROM label WHERE item = :item ORDER BY id"
 )
@@ -61,11 +68,15 @@ class LabelError(TranscendentError, ValueError):
 
 
 class Claimed(NamedTuple):
-    """Items that were claimed; of those that others hold, the number and the end of the first lease."""
+    """Items that were claimed, and how many more one may hold.
+
+    If they are fewer than asked for, of those that others hold the number and the end of the first lease.
+    """
 
     items: list[dict[str, Any]]
     held: int
     next_free: datetime | None
+    room: int
 
 
 class Quarantine:
@@ -79,10 +90,15 @@ class Quarantine:
         Seconds for which claimed items are held.
     labels : sequence of str
         Labels to allow beside the classes of the model.
+    most_held : int
+        Items that one analyst may hold.
     """
 
-    def __init__(self, engine: Engine, lease: float = 900, labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self, engine: Engine, lease: float = 900, labels: Sequence[str] = (), most_held: int = 200
+    ) -> None:
         self._engine, self._lease, self._labels = engine, lease, list(labels)
+        self._most_held = most_held
 
     def claim(self, who: str, count: int = 1, *, skipped: bool = False) -> Claimed:
         """Hold up to ``count`` items that nobody else holds; say what others hold if there are fewer.
@@ -90,14 +106,30 @@ class Quarantine:
         What one has skipped oneself is claimed only if ``skipped``.
         """
         with self._engine.begin() as connection:
-            given = {"who": who, "count": count, "skipped": skipped}
+            room = self._room(connection, who, count)
+            given = {"who": who, "count": min(count, room), "skipped": skipped}
             ids = list(connection.execute(text(_CLAIM), given).scalars())
             self._hold(connection, who, ids)
             held, next_free = 0, None
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(_shown(connection, ids), held, next_free)
+            return Claimed(_shown(connection, ids), held, next_free, room - len(ids))
+
+    def _room(self, connection: Connection, who: str, count: int) -> int:
+        """Return how many items one may still hold; leases that have expired are given up for them.
+
+        Until then they count, so that the items with a holder are never more than analysts may hold.
+        """
+        alone = text(f"{_BY_INDEX}, pg_advisory_xact_lock(hashtextextended(:who, 0))")
+        connection.execute(alone, {"who": who})
+        sql = text("SELECT count(*) FROM item WHERE holder = :who")
+        room = self._most_held - int(connection.execute(sql, {"who": who}).scalar_one())
+        if room < count:
+            expired = self._held(connection, who, among="AND held_until <= now()")
+            connection.execute(text(_GIVE_BACK), {"ids": expired})
+            room += len(expired)
+        return max(room, 0)
 
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return items that somebody holds, no more than can be claimed at once."""
@@ -115,9 +147,7 @@ class Quarantine:
         """Give items back, by default all that are held; return those."""
         with self._engine.begin() as connection:
             ids = self._held(connection, who, items)
-            connection.execute(
-                text("UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"), {"ids": ids}
-            )
+            connection.execute(text(_GIVE_BACK), {"ids": ids})
             return ids
 
     def resolve(
@@ -179,7 +209,8 @@ class Quarantine:
     def counts(self) -> dict[str, int]:
         """Return how many items wait, are held, and have labels."""
         with self._engine.connect() as connection:
-            rows = connection.execute(text("SELECT state, tier, count(*) FROM item GROUP BY 1, 2")).all()
+            rows = connection.execute(text(_COUNTED)).all()
+            connection.execute(text(_BY_INDEX))
             held, _ = connection.execute(text(_HELD)).one()
         by_tier = {tier: sum(n for state, t, n in rows if state == 0 and t == tier) for tier in range(3)}
         return {
@@ -195,10 +226,13 @@ class Quarantine:
         if ids:
             connection.execute(text(_HOLD), {"who": who, "ids": ids, "seconds": self._lease})
 
-    def _held(self, connection: Connection, who: str, items: Sequence[int] | None = None) -> list[int]:
+    def _held(
+        self, connection: Connection, who: str, items: Sequence[int] | None = None, among: str = ""
+    ) -> list[int]:
         """Return which items somebody holds, of all or of those given, and lock them."""
-        among = "" if items is None else " AND id = ANY(:items)"
-        sql = f"SELECT id FROM item WHERE holder = :who AND state = 0{among} ORDER BY id FOR UPDATE"
+        if items is not None:
+            among = "AND id = ANY(:items)"
+        sql = f"SELECT id FROM item WHERE holder = :who {among} ORDER BY id FOR UPDATE"
         return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
 
 
@@ -251,6 +285,7 @@ def _last(connection: Connection, item: int) -> dict[str, Any] | None:
 
 def _write(connection: Connection, item: int, action: str, who: str, **given: str | None) -> dict[str, Any]:
     values = {"label": None, "reason": None, "note": None, **given}
+    connection.execute(text("SET LOCAL synchronous_commit = on"))  # whatever the role's default is
     connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})
     last = _last(connection, item)
     assert last is not None

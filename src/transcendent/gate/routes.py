@@ -7,15 +7,12 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
-from sqlalchemy.exc import SQLAlchemyError
-from starlette.concurrency import run_in_threadpool
 
-from transcendent.errors import TranscendentError
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
-from transcendent.gate.database import check_version
 from transcendent.gate.export import export_labelled
 from transcendent.gate.quarantine import Quarantine
+from transcendent.gate.readiness import Readiness
 from transcendent.gate.service import Service
 from transcendent.gate.settings import is_loopback
 
@@ -66,9 +63,7 @@ async def _caller(request: Request) -> Caller:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise BadTokenError("a token is needed: Authorization: Bearer tg_...")
-    address = request.client.host if request.client else "unknown"
-    known = tokens.remembered(token)
-    return known if known else await run_in_threadpool(tokens.check, token, address)
+    return await tokens.caller(token)
 
 
 def _check_local(request: Request) -> None:
@@ -98,8 +93,8 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {**_PROBLEM, "description": "There is no such item."},
     409: {**_PROBLEM, "description": "The item is in another state."},
     413: {**_PROBLEM, "description": "The request is too large."},
+    415: {**_PROBLEM, "description": "The request does not say that it is JSON."},
     422: {**_PROBLEM, "description": "The request does not have the form that it needs."},
-    429: {**_PROBLEM, "description": "Too many attempts have failed."},
     503: {**_PROBLEM, "description": "The gate or its database cannot answer now."},
 }
 
@@ -116,7 +111,7 @@ async def healthz(request: Request) -> Any:
 
 @router.get("/readyz", response_model=wire.Health)
 def readyz(request: Request) -> Any:
-    """Ask the database and the model whether they are ready."""
+    """Try whether objects can be decided and kept."""
     if found := is_ready(request.app):
         raise HTTPException(503, found)
     return {"status": "ready"}
@@ -229,11 +224,5 @@ def labelled(request: Request, _: Who) -> StreamingResponse:
 
 def is_ready(app: Any) -> str | None:
     """Return what keeps a gate from being ready, None if nothing does."""
-    if not app.state.service.alive:
-        return "a thread of the gate has died."
-    try:
-        with app.state.engine.connect() as connection:
-            check_version(connection)
-    except (SQLAlchemyError, TranscendentError) as error:
-        return f"the database cannot be used ({type(error).__name__})."
-    return None
+    readiness: Readiness = app.state.readiness
+    return readiness.problem()

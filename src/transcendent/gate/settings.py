@@ -20,8 +20,6 @@ from transcendent.errors import GateSettingsError
 
 PREFIX = "TRANSCENDENT_GATE_"
 FILE = f"{PREFIX}FILE"
-TRIED = f"{PREFIX}TRIED"
-"""The digest of an artifact that the process which started this one has tried out."""
 
 
 class Settings(BaseSettings):
@@ -41,11 +39,11 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="The address to listen on.")
     port: int = Field(8040, ge=0, le=65535, description="The port to listen on.")
-    workers: int = Field(
-        1,
-        ge=1,
-        le=64,
-        description="Number of serving processes; with two or more, one that dies is restarted.",
+    share_port: bool = Field(
+        False, description="Whether several gates on this machine listen on the port (`SO_REUSEPORT`)."
+    )
+    most_connections: int = Field(
+        500, ge=1, description="Open connections of clients; further ones are closed at once."
     )
     tokens: Literal["required", "none"] = Field(
         "required", description="`none`: every caller is an operator; only on a loopback address."
@@ -54,14 +52,24 @@ class Settings(BaseSettings):
         0.01, ge=0, le=1, description="Share of accepted objects that are kept for an audit."
     )
     lease: float = Field(900, gt=0, description="Seconds for which claimed items are held.")
+    most_held: int = Field(200, ge=1, description="Items that one analyst may hold.")
     labels: Annotated[list[str], NoDecode] = Field(
         [],
         description="Labels to allow beside the detector's classes; in the environment separated by blanks.",
     )
     most_objects: int = Field(1000, ge=1, description="Objects in a request.")
     most_bytes: int = Field(8 << 20, ge=1000, description="Bytes in the body of a request.")
-    seconds: float = Field(30, gt=0, description="Time to answer a request for decisions.")
-    connections: int = Field(5, ge=3, description="Database connections of a process.")
+    seconds: float = Field(
+        30,
+        gt=0,
+        description="Time for a request to arrive, and to be answered.",
+    )
+    connections: int = Field(
+        5,
+        ge=4,
+        description="Database connections of a gate, at least 4: one keeps objects, one looks up tokens, one "
+        "is for `/readyz`, the others are for all else.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged.")
 
     @classmethod
@@ -93,7 +101,7 @@ class Settings(BaseSettings):
         return self
 
 
-_VARIABLES = {FILE, TRIED, *(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)}
+_VARIABLES = {FILE, *(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)}
 
 
 def is_loopback(host: str) -> bool:

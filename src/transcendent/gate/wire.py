@@ -173,9 +173,10 @@ class ShownItem(Item):
 
 
 class ClaimedItems(BaseModel):
-    """Claimed items; if there are fewer than asked for, what else is held, and when a lease ends."""
+    """Claimed items; how many more one may hold; if fewer than asked for, what others hold and until when."""
 
     items: list[Item]
+    room: int
     held: int
     next_free: datetime | None
 

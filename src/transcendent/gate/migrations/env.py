@@ -1,7 +1,7 @@
-"""Alembic's entry point: runs migrations on the connection that it was given."""
+"""Alembic's entry point: runs migrations in the transaction that it was given."""
 
 from alembic import context
 
-context.configure(connection=context.config.attributes["connection"], transaction_per_migration=True)
+context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()

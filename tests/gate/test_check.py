@@ -1,0 +1,188 @@
+"""Contradictions between the tables are found, said, and repaired where that is possible."""
+
+import json
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from tests.gate.test_commands import given, items, run  # noqa: F401
+from tests.gate.test_database import fill, this_month
+from transcendent.gate.check import check, repair
+from transcendent.gate.database import DatabaseError, connect, drop_months, make_month, month_of, partition
+from transcendent.gate.features import Layout, encode
+from transcendent.gate.intake import _key, keep, register
+from transcendent.gate.model import Model
+from transcendent.gate.quarantine import Quarantine
+
+
+@pytest.fixture
+def filled(engine):
+    """An engine of a database with items in two months, of which some have labels."""
+    fill(engine, 6)
+    quarantine = Quarantine(engine)
+    for item in quarantine.claim("ann", 3).items:
+        quarantine.resolve("ann", item["id"], "malware")
+    with engine.begin() as connection:
+        make_month(connection, month_of("2020-01"))
+    return engine
+
+
+def test_nothing_is_wrong_after_ordinary_work(filled):
+    assert check(filled) == []
+    drop_months(filled, month_of("2020-02"))
+    assert check(filled) == []
+
+
+def this(engine, table):
+    return partition(table, month_of(this_month(engine)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "repaired"),
+    [
+        ("DELETE FROM item; DELETE FROM payload", ["6 identities whose item is gone"], 0),
+        ("DELETE FROM identity", ["6 items without an identity"], 0),
+        ("DELETE FROM payload", ["6 items without a payload"], 1),
+        ("DELETE FROM item WHERE state = 0", ["3 identities", "3 payloads without an item"], 1),
+        ("DELETE FROM tally", ["2 counts that differ from a scan"], 0),
+        ("UPDATE {item} SET state = 1", ["2 counts that", "3 items marked as labelled without a label"], 1),
+        ("UPDATE item SET state = 0", ["3 items that have a label and wait"], 1),
+        ("UPDATE item SET holder = 'ann'", ["3 items with a label that are held"], 1),
+        ("DROP TABLE item_2020_01", ["no partition for 2020-01, which the table month has"], 0),
+        (
+            "DELETE FROM month WHERE number = 600",
+            ["a partition for 2020-01, which the table month does not"],
+            0,
+        ),
+    ],
+)
+def test_contradictions_are_found_and_repaired_where_that_is_possible(filled, change, said, repaired):
+    with filled.begin() as connection:
+        connection.exec_driver_sql(change.format(item=this(filled, "item")))
+    found = check(filled)
+    for each in said:
+        assert any(each in problem.what for problem in found), found
+    repair(filled)
+    left = check(filled)
+    assert len(left) == repaired, left
+    assert not any("--repair" in problem.way_out for problem in left)
+
+
+def fill_by_key(engine, n=6):
+    """Keep objects whose keys are those of their ids, model and features."""
+    number = register(engine, Model(None, "d", Layout(3), ["goodware", "malware"], {}))
+    features = encode(np.eye(3)[:1])[0]
+    names = [f"ö{i}" for i in range(n)]
+    about = (number, 1, 0.5, 0.5, 0.5, 1.0, None, None, False)
+    keep(
+        engine,
+        [(_key(name, b"d", features), *about, name, "sensor", "malware", None, features) for name in names],
+    )
+
+
+def identities(engine):
+    with engine.connect() as connection:
+        return set(connection.execute(text("SELECT key, item FROM identity")).all())
+
+
+def test_identities_are_made_anew_as_they_were(engine):
+    fill_by_key(engine)
+    before = identities(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM identity"))
+    assert [each.what for each in check(engine)] == ["6 items without an identity"]
+    repair(engine)
+    assert identities(engine) == before
+
+
+@pytest.mark.parametrize("repairs", [1, 2])
+def test_a_lost_month_that_comes_from_a_backup_after_a_repair_is_kept_once(engine, repairs):
+    fill_by_key(engine)
+    before = identities(engine)
+    with engine.begin() as connection:
+        for table in ("item", "payload"):
+            connection.execute(text(f"CREATE TABLE backup_{table} AS TABLE {table}"))
+            connection.execute(text(f"DROP TABLE {this(engine, table)}"))
+    found = check(engine)[0]
+    assert found.way_out == "--repair creates it; its items have to come from a backup."
+    for _ in range(repairs):
+        repair(engine)
+    assert len(identities(engine)) == (6 if repairs == 1 else 0)  # the second one gives the items up
+    with engine.begin() as connection:
+        for table in ("item", "payload"):
+            connection.execute(text(f"INSERT INTO {table} SELECT * FROM backup_{table}"))
+            connection.execute(text(f"DROP TABLE backup_{table}"))
+    if repairs == 2:
+        assert [each.what for each in check(engine)] == ["6 items without an identity"]
+        repair(engine)
+    assert check(engine) == []
+    assert identities(engine) == before
+    fill_by_key(engine)
+    assert Quarantine(engine).counts()["waiting"] == 6
+
+
+def test_objects_that_were_kept_twice_are_said(engine):
+    fill_by_key(engine)
+    with engine.begin() as connection:
+        connection.execute(text("DELETE FROM identity"))
+    fill_by_key(engine)
+    (found,) = check(engine)
+    assert found.what == "6 items of objects that another item is kept of"
+    repair(engine)
+    assert check(engine) == [found]
+
+
+@pytest.mark.parametrize("table", ["item", "payload"])
+def test_a_detached_partition_is_named_with_what_to_do(engine, table):
+    fill_by_key(engine)
+    name = this(engine, table)
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
+    found, *others = check(engine)
+    assert [each.what for each in others if "counts" not in each.what] == []
+    assert f"there is a table {name} that is no partition of {table}: attach it again" in found.way_out
+    with pytest.raises(DatabaseError, match=f"there is a table {name} that is no partition"):
+        repair(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(found.way_out[found.way_out.index("(") + 1 : found.way_out.rindex(")")])
+    repair(engine)
+    assert check(engine) == []
+
+
+def test_partitions_of_other_names_are_left_alone(filled):
+    with filled.begin() as connection:
+        connection.execute(text("CREATE TABLE item_rest PARTITION OF item DEFAULT"))
+        connection.execute(text("CREATE TABLE old_2019_01 PARTITION OF payload FOR VALUES FROM (0) TO (9)"))
+    try:
+        assert check(filled) == []
+        repair(filled)
+        assert check(filled) == []
+    finally:
+        with filled.begin() as connection:
+            connection.execute(text("DROP TABLE item_rest, old_2019_01"))
+
+
+def test_the_command_says_what_is_wrong_and_ends_with_a_code(run, given, items, own_engine):  # noqa: F811
+    assert run("check").stdout == "nothing is wrong.\n"
+    assert json.loads(run("check", "--json").stdout) == {"problems": []}
+    with own_engine.begin() as connection:
+        connection.execute(text("DELETE FROM tally"))
+    said = run("check", code=4).stdout
+    assert "counts that differ from a scan: counts() is wrong; --repair counts anew." in said
+    assert "nothing is wrong" in run("check", "--repair").stdout
+    assert Quarantine(own_engine).counts()["labelled"] == 1
+    assert "there are partitions up to " in run("months").stderr
+
+
+def test_an_object_is_kept_again_after_its_month_was_dropped_by_hand(engine, shared_database):
+    fill(engine, 4)
+    own = connect(shared_database)
+    with own.begin() as connection:
+        for table in ("item", "payload"):
+            connection.execute(text(f"DROP TABLE {this(engine, table)}"))
+    own.dispose()
+    repair(engine)
+    fill(engine, 4)
+    assert check(engine) == []
+    assert Quarantine(engine).counts()["waiting"] == 4
