@@ -71,7 +71,7 @@ def main() -> None:
                 for i in range(0, len(ids), BATCH):
                     part = slice(i, i + BATCH)
                     clock("answers to JSON", write_answer, model.digest, answers[part], ids[part], {})
-                clock("COPY and commit", keep, engine, list(kept.values()))
+                clock("insert and commit", keep, engine, list(kept.values()))
             turns.append(clock.spent)
         engine.dispose()
     least = {stage: min(turn[stage] for turn in turns) * 1e6 / ROWS for stage in turns[0]}

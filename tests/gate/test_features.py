@@ -288,6 +288,8 @@ def test_a_row_is_encoded_alike_alone_and_among_others():
     rows = sp.random_array((40, 60), density=0.1, format="csr", rng=np.random.default_rng(1))
     rows.data[::3] = 1
     assert encode(rows) == [encode(rows[[i]])[0] for i in range(40)] == encode(rows.toarray())
+    places = np.array([3, 1, 39])
+    assert encode(rows, places) == encode(rows.toarray(), places) == [encode(rows)[i] for i in places]
 
 
 def test_sets_take_four_bytes_a_member():

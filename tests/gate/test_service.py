@@ -27,6 +27,7 @@ from sqlalchemy import text
 from transcendent import InductiveEvaluator, save
 from transcendent.errors import ArtifactError
 from transcendent.gate import model as gate_model
+from transcendent.gate import service as gate_service
 from transcendent.gate.features import Group, Layout
 from transcendent.gate.intake import Draw, register
 from transcendent.gate.model import load_model
@@ -90,6 +91,51 @@ def test_requests_that_wait_are_decided_in_one_call(start, problem):
     assert [status for status, _ in found] == [200] * 30
     assert sum(service.model.rejector.calls) == 30
     assert len(service.model.rejector.calls) <= 3
+
+
+def test_a_small_request_to_a_quick_model_is_decided_on_the_event_loop(start, problem, monkeypatch):
+    monkeypatch.setattr(gate_service, "_SHORT", 60)  # also on a busy machine
+    service = start()
+    rows = [body(f"o{i}", row) for i, row in enumerate(problem[0][:20])]
+
+    async def first_then_others():
+        first = await service.answer(rows[0], "sensor")
+        return [first, *await asyncio.gather(*(service.answer(each, "sensor") for each in rows[1:]))]
+
+    found = asyncio.run(first_then_others())
+    assert [status for status, _ in found] == [200] * 20
+    assert service.model.rejector.threads == ["decide", current_thread().name]
+    assert service.model.rejector.calls == [1, 19]
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_slow_model_and_a_large_request_never_hold_up_the_event_loop(start, problem, seconds):
+    service = start(seconds)
+    n = 2 if seconds else 90
+    large = [body([f"{turn}-{i}" for i in range(n)], problem[0][:n]) for turn in range(3)]
+
+    async def one_after_the_other():
+        return [await service.answer(each, "sensor") for each in large]
+
+    assert [status for status, _ in asyncio.run(one_after_the_other())] == [200] * 3
+    assert service.model.rejector.threads == ["decide"] * 3
+
+
+def test_small_requests_that_fail_on_the_event_loop_are_handed_to_threads(start, problem, monkeypatch):
+    monkeypatch.setattr(gate_service, "_SHORT", 60)  # also on a busy machine
+    service = start()
+    rows = problem[0][:20].copy()
+    rows[7, 0] = 13
+
+    async def first_then_others():
+        await service.answer(body("first", problem[0][30]), "sensor")
+        sent = (service.answer(body(f"o{i}", row), "sensor") for i, row in enumerate(rows))
+        return await asyncio.gather(*sent, return_exceptions=True)
+
+    found = asyncio.run(first_then_others())
+    assert [i for i, each in enumerate(found) if isinstance(each, RuntimeError)] == [7]
+    here = current_thread().name
+    assert [thread for thread in service.model.rejector.threads if thread == here] == [here]
 
 
 def test_a_request_that_the_model_fails_on_fails_alone(start, problem, engine, rejector):

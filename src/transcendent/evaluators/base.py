@@ -421,9 +421,20 @@ def checked_rows(rejector: Any, X: Any) -> Any:
         )
     check_names(X)
     X = canonical_rows(X)
-    validate_data(rejector, X, reset=False, skip_check_array=True)
+    if not _has_columns_of_fit(rejector, X):
+        validate_data(rejector, X, reset=False, skip_check_array=True)
     sparse = getattr(rejector, "fitted_on_sparse_", None)  # None in artifacts of before there was any
     return X if sparse is None else of_kind(X, sparse=sparse)
+
+
+def _has_columns_of_fit(rejector: Any, X: Any) -> bool:
+    """Return whether X is an array as wide as that of ``fit``, both without names of columns.
+
+    scikit-learn finds the same, but to look for names in one row takes it longer than many a detector needs.
+    """
+    if hasattr(rejector, "feature_names_in_") or not (isinstance(X, np.ndarray) or sp.issparse(X)):
+        return False
+    return bool(X.ndim == 2 and X.shape[1] == getattr(rejector, "n_features_in_", None))
 
 
 def _chunk_size(n_classes: int) -> int:

@@ -8,7 +8,7 @@ missing value.
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,15 +248,18 @@ def _canonical(values: FloatArray, indices: AnyArray, starts: AnyArray, width: i
     return rows
 
 
-def encode(rows: Any) -> list[bytes]:
-    """Return each row as bytes, the same for the same features in whatever form they were sent."""
+def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
+    """Return rows, or those at some places, as bytes: the same for the same features in whatever form."""
     if not sp.issparse(rows):
-        rows = sp.csr_matrix(np.asarray(rows, dtype=np.float64))
-    width, ends = rows.shape[1], rows.indptr.tolist()
+        dense = np.asarray(rows, dtype=np.float64)
+        rows, places = sp.csr_matrix(dense if places is None else dense[places]), None
+    if places is None:
+        places = np.arange(rows.shape[0])
+    width = rows.shape[1]
     ones = (rows.data == 1).tolist()
     values, positions = rows.data.astype("<f8"), rows.indices.astype("<i4")
     encoded = []
-    for start, end in pairwise(ends):
+    for start, end in zip(rows.indptr[places].tolist(), rows.indptr[places + 1].tolist(), strict=True):
         if False not in ones[start:end]:
             encoded.append(_ONES + positions[start:end].tobytes())
         elif 12 * (end - start) < 8 * width:

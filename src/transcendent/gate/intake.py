@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from transcendent._utils.arrays import AnyArray, take_rows
+from transcendent._utils.arrays import AnyArray
 from transcendent.decisions import Decisions
 from transcendent.gate.database import THIS_MONTH, DatabaseError, again_if_gone, make_months
 from transcendent.gate.features import encode, encode_p_values
@@ -109,7 +109,7 @@ def to_keep(
     few, n, digest = decisions[places], len(places), model.digest.encode()
     columns = zip(
         places.tolist(),
-        encode(take_rows(rows, places)),
+        encode(rows, places),
         few.accepted.tolist(),
         few.ranking.tolist(),
         few.credibility.tolist(),

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import math
+import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from transcendent.gate.together import Together
 
 _TOGETHER = 256 << 10  # bytes of requests that are decided at once
 _COMMITTED = 8 << 20  # bytes of requests that are committed at once
+_SMALL, _SHORT = 8 << 10, 0.005  # bytes of a request, and seconds of a call, that the event loop may decide
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -87,6 +90,8 @@ class Service:
     ) -> None:
         self.model, self.engine = model, engine
         self._number, self._draw = number, draw
+        self._small: list[Job] = []
+        self._took = math.inf
         self._most_objects, self._seconds, self._most_waiting = most_objects, seconds, most_waiting
         self._deciding = Together(self._decide, lambda job: len(job.body), _TOGETHER, "decide")
         self._retrying = Together(self._retry, lambda job: len(job.body), 1, "retry")
@@ -112,7 +117,12 @@ class Service:
         if sum(thread.waiting for thread in self._threads) > self._most_waiting:
             raise RefusedError(503, "too many requests wait: try again later.")
         job = Job(body, sender, asyncio.get_running_loop().create_future())
-        self._deciding.put([job])
+        if len(body) > _SMALL or self._took > _SHORT or any(thread.busy for thread in self._threads[:3]):
+            self._deciding.put([job])
+        else:
+            self._small.append(job)
+            if len(self._small) == 1:
+                job.future.get_loop().call_soon(self._decide_small)
         try:
             return await asyncio.wait_for(job.future, self._seconds)
         except TimeoutError:
@@ -120,8 +130,22 @@ class Service:
                 503, f"there was no answer within {self._seconds:g} seconds: try again."
             ) from None
 
+    def _decide_small(self) -> None:
+        """Answer small requests that came at once, on the event loop; a thread takes them if that fails.
+
+        To hand a request to a thread and back takes longer than most detectors need for one object.
+        """
+        jobs, self._small = self._small, []
+        read = self._read(jobs)
+        if read and not self._is_answered(read):
+            self._deciding.put(read)
+
     def _decide(self, jobs: list[Job]) -> None:
         """Answer requests together; other threads take those that fail, so that none waits for them."""
+        self._answer_together(self._read(jobs))
+
+    def _read(self, jobs: list[Job]) -> list[Job]:
+        """Read the objects of requests; return those that have some to be decided."""
         read = []
         for job in jobs:
             if job.future.cancelled():
@@ -134,7 +158,7 @@ class Service:
             except RefusedError as error:
                 job.error = error
                 self._pass_on([job])
-        self._answer_together(read)
+        return read
 
     def _answer_together(self, jobs: list[Job]) -> None:
         """Answer requests in one call, and in parts if that fails.
@@ -166,10 +190,14 @@ class Service:
 
     def _is_answered(self, jobs: list[Job]) -> bool:
         """Answer requests in one call, and pass them on; return False if that fails."""
+        started = time.perf_counter()
         try:
             self._answer(jobs)
         except Exception:
             return False
+        finally:
+            if sum(len(job.body) for job in jobs) <= _TOGETHER // 8:
+                self._took = time.perf_counter() - started
         self._pass_on(jobs)
         return True
 

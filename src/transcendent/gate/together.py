@@ -31,6 +31,7 @@ class Together(Generic[T]):
         self._work, self._size, self._most = work, size, most
         self._jobs: deque[T] = deque()
         self._waiting = 0
+        self._working = False
         self._changed = Condition()
         self._closed = False
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -40,6 +41,11 @@ class Together(Generic[T]):
     def waiting(self) -> int:
         """The size of all jobs that wait."""
         return self._waiting
+
+    @property
+    def busy(self) -> bool:
+        """Whether jobs wait or are being done."""
+        return bool(self._jobs) or self._working
 
     @property
     def alive(self) -> bool:
@@ -67,6 +73,7 @@ class Together(Generic[T]):
 
     def _take(self) -> list[T]:
         with self._changed:
+            self._working = False
             self._changed.wait_for(lambda: self._jobs or self._closed)
             jobs: list[T] = []
             taken = 0
@@ -74,4 +81,5 @@ class Together(Generic[T]):
                 jobs.append(self._jobs.popleft())
                 taken += self._size(jobs[-1])
             self._waiting -= taken
+            self._working = bool(jobs)
             return jobs
