@@ -1,8 +1,29 @@
 """What all tests share, those in the documentation included."""
 
+import os
 from unittest.mock import patch
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported; what tests start inherits it
+
+
+def pytest_addoption(parser):
+    """Add ``--full``."""
+    parser.addoption("--full", action="store_true", help="run the tests marked full, too")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark tests that need PostgreSQL, and pages; leave out long versions unless ``--full`` is given."""
+    for item in items:
+        if "server" in item.fixturenames:
+            item.add_marker("postgresql")
+        if item.path.suffix == ".md":  # pages run for seconds, and cannot mark themselves
+            item.add_marker("slow")
+    if not config.getoption("--full"):
+        long = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.fixture(autouse=True)

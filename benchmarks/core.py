@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 
 from transcendent import CrossConformalEvaluator, ExactSearch, InductiveEvaluator, RandomSearch
 from transcendent.judging.pvalues import Bags
-from transcendent.thresholds.counts import CumulativeCounts
+from transcendent.thresholds.counts import LevelCounts
 
 SEED = 0
 
@@ -56,7 +56,7 @@ def random_search_trial() -> str:
     y, labels, values = calibration_set(100_000)
     search = RandomSearch("f1")
     problem = search._problem(y, labels, values[:, None], np.arange(2))
-    assert isinstance(problem.counts, CumulativeCounts)
+    assert isinstance(problem.counts, LevelCounts)
     thresholds = np.random.default_rng(SEED).random((1024, 1, 2))
 
     def ours() -> Any:

@@ -1,9 +1,11 @@
 """Gives the pictures in docs/images colours that read on light and on dark pages.
 
-python benchmarks/pictures.py    # after a benchmark has drawn; a picture that has the colours stays as it is
+python benchmarks/pictures.py            # after a benchmark has drawn; pictures that have them stay
+python benchmarks/pictures.py --check    # fails if there is a picture without them
 """
 
 import re
+import sys
 from pathlib import Path
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
@@ -26,5 +28,9 @@ def for_any_page(svg: str) -> str:
 
 
 if __name__ == "__main__":
-    for picture in sorted(IMAGES.glob("*.svg")):
-        picture.write_text(for_any_page(picture.read_text("utf-8")), "utf-8")
+    drawn = {picture: picture.read_text("utf-8") for picture in sorted(IMAGES.glob("*.svg"))}
+    others = [picture for picture, svg in drawn.items() if svg != for_any_page(svg)]
+    if "--check" in sys.argv:
+        sys.exit("\n".join(f"{picture.name} has other colours" for picture in others) or None)
+    for picture in others:
+        picture.write_text(for_any_page(drawn[picture]), "utf-8")

@@ -7,7 +7,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from transcendent import Decisions, RejectionBudget
+from transcendent import Answers, Decisions, RejectionBudget
+from transcendent._utils.arrays import take_rows
 from transcendent.errors import MissingExtraError
 
 
@@ -168,3 +169,38 @@ class TestBudget:
             self.many().within_budget(**budget)
         with pytest.raises(ValueError, match=r"budget|share|number"):
             RejectionBudget(None, **budget).fit([[0]], [0])
+
+
+class TestAnswers:
+    scores = np.arange(8.0).reshape(4, 2)
+
+    def test_rows_are_taken_like_those_of_an_array(self):
+        answers = Answers(["a", "b", "a", "b"], self.scores)
+        assert len(answers) == 4
+        for rows in (slice(1, 3), np.array([1, 2]), np.array([False, True, True, False])):
+            some = answers[rows]
+            assert some.labels.tolist() == ["b", "a"]
+            assert some.scores.tolist() == [[2, 3], [4, 5]]
+        assert answers[3].labels.tolist() == ["b"]
+        assert take_rows(answers, np.array([3, 0])).labels.tolist() == ["b", "a"]
+
+    def test_the_index_of_a_frame_is_kept(self):
+        frame = pd.DataFrame(self.scores, index=list("wxyz"))
+        answers = Answers([0, 1, 0, 1], frame)
+        assert answers.index.tolist() == list("wxyz")
+        assert take_rows(answers, np.array([2, 1])).index.tolist() == ["y", "x"]
+
+    @pytest.mark.parametrize(
+        ("labels", "scores", "match"),
+        [
+            ([0, 1, 0], scores, "3 labels for 4 rows of scores"),
+            ([0, 1, 0, 1], scores[:, 0], "a column for each class"),
+            ([0, 1, 0, None], scores, "labels has missing labels"),
+            ([0, 1, 0, 1], scores * np.nan, "scores contains NaN"),
+            ([], scores[:0], "scores is empty"),
+            ([0, 1, 0, 1], np.ma.masked_greater(scores, 3), "scores is a masked array"),
+        ],
+    )
+    def test_what_is_no_answer_is_refused(self, labels, scores, match):
+        with pytest.raises(ValueError, match=match):
+            Answers(labels, scores)

@@ -12,7 +12,7 @@ from river import drift as river
 from scipy.stats import binom
 from tables import markdown, run_all, save
 
-from transcendent import ScoreEvaluator
+from transcendent import Answers, ScoreEvaluator
 from transcendent.monitoring import DriftMonitor, HarmMonitor
 from transcendent.monitoring.alarms import JointEvidence
 from transcendent.plots.base import COLOURS
@@ -47,9 +47,10 @@ def no_drift_block(seed: int) -> dict[str, int]:
     generator, found = np.random.default_rng([0, seed]), dict.fromkeys(("drift", "credibility", "harm"), 0)
     for i in range(_BLOCK):
         judge = _judge(generator)
-        scores, y, labels = TWO_CLASSES.objects(generator, STREAM)
+        answers, y = TWO_CLASSES.objects(generator, STREAM)
+        labels = answers.labels
         monitor = DriftMonitor.of(judge, threshold=100, random_state=_BLOCK * seed + i)
-        decisions = monitor.update_scores(scores, labels)
+        decisions = monitor.update(answers)
         fed = JointEvidence.start(2, "jumper", "ville", 100.0)
         fed.update(labels, decisions.credibility)
         wrong, accepted = labels != y, np.flatnonzero(decisions.accepted)
@@ -89,9 +90,9 @@ def _judge(generator: np.random.Generator) -> ScoreEvaluator:
 
 def _true_error(judge: ScoreEvaluator) -> float:
     """The error among accepted answers, from many objects."""
-    scores, y, labels = TWO_CLASSES.objects(np.random.default_rng(99), 100_000)
-    accepted = judge.decide(scores, labels).accepted
-    return float(np.mean(labels[accepted] != y[accepted]))
+    answers, y = TWO_CLASSES.objects(np.random.default_rng(99), 100_000)
+    accepted = judge.decide(answers).accepted
+    return float(np.mean(answers.labels[accepted] != y[accepted]))
 
 
 KINDS = ("none", "sudden", "gradual", "recurring")
@@ -112,12 +113,12 @@ def share_changed(kind: str) -> Any:
     }[kind]
 
 
-def stream(generator: np.random.Generator, kind: str) -> tuple[Any, Any]:
-    """Scores and answers about objects whose evidence for their own class shrinks as the world moves."""
-    scores, y, _ = TWO_CLASSES.objects(generator, STREAM)
+def stream(generator: np.random.Generator, kind: str) -> Answers:
+    """Answers about objects whose evidence for their own class shrinks as the world moves."""
+    answers, y = TWO_CLASSES.objects(generator, STREAM)
     moved = np.where(y == 1, 1.0, 0.3) * share_changed(kind)
-    suspicion = (scores[:, 0] - scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
-    return np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)
+    suspicion = (answers.scores[:, 0] - answers.scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
+    return Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion]))
 
 
 def watch_block(kind: str, levels: dict[str, list[float]], seed: int) -> dict[str, list[list[int]]]:
@@ -126,10 +127,10 @@ def watch_block(kind: str, levels: dict[str, list[float]], seed: int) -> dict[st
     found: dict[str, list[list[int]]] = {name: [] for name in levels}
     for i in range(_BLOCK):
         judge = _judge(generator)
-        scores, labels = stream(generator, kind)
+        answers = stream(generator, kind)
         for name, (betting, rule) in OURS.items():
             monitor = DriftMonitor.of(judge, betting=betting, rule=rule, random_state=_BLOCK * seed + i)
-            credibility = monitor.update_scores(scores, labels).credibility
+            credibility = monitor.update(answers).credibility
             history = monitor.history
             over = [np.array(history.columns["log_value"]) >= level for level in levels[name]]
             found[name].append([int(history.at[o.argmax()]) if o.any() else 0 for o in over])

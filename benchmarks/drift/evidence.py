@@ -17,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 from xgboost import XGBClassifier
 
-from transcendent import Decisions, ScoreEvaluator
+from transcendent import Answers, Decisions, ScoreEvaluator
 from transcendent.datasets import Dataset
 from transcendent.measures import (
     CombinedMeasure,
@@ -73,9 +73,10 @@ class Evidence:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             rejector = ScoreEvaluator(**({"bag": "all"} | options)).fit(
-                self.calibration[:, :, columns], self.calibration_y, self.calibration_labels[detector]
+                Answers(self.calibration_labels[detector], self.calibration[:, :, columns]),
+                self.calibration_y,
             )
-        return rejector.decide(self.test[:, :, columns], self.labels[detector])
+        return rejector.decide(Answers(self.labels[detector], self.test[:, :, columns]))
 
     def beside(self, other: "Evidence", name: str) -> "Evidence":
         """This evidence, with a part of other evidence about the same objects."""

@@ -12,7 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from tables import markdown, run_all
 
-from transcendent import ExactSearch, GuaranteedSearch, InductiveEvaluator, ScoreEvaluator
+from transcendent import Answers, ExactSearch, GuaranteedSearch, InductiveEvaluator, ScoreEvaluator
 from transcendent.errors import InfeasibleError
 from transcendent.metrics import RejectionRate
 
@@ -39,8 +39,8 @@ class Problem:
     n_classes: int
     flipped: float = 0.0
 
-    def objects(self, generator: np.random.Generator, n: int) -> tuple[Any, Any, Any]:
-        """Scores, true labels and answers."""
+    def objects(self, generator: np.random.Generator, n: int) -> tuple[Answers, Any]:
+        """The detector's answers, and true labels."""
         y = generator.choice(self.n_classes, n, p=PRIORS[self.n_classes])
         evidence = generator.normal(size=(n, self.n_classes))
         evidence[np.arange(n), y] += SEPARATION[self.n_classes]
@@ -49,7 +49,7 @@ class Problem:
         if self.flipped:
             others = (y + generator.integers(1, self.n_classes, n)) % self.n_classes
             y = np.where(generator.random(n) < self.flipped, others, y)
-        return best_other - evidence, y, evidence.argmax(axis=1)
+        return Answers(evidence.argmax(axis=1), best_other - evidence), y
 
     def delivered(self, judge: ScoreEvaluator) -> tuple[float, float]:
         """The error among accepted answers, and the share rejected, of all objects there could be."""
@@ -155,8 +155,9 @@ def repeat(copies: int, block: int) -> list[bool]:
     generator = np.random.default_rng([copies, block])
     judge, broken = judges(error)["GuaranteedSearch"], []
     for _ in range(_BLOCK):
-        once = problem.objects(generator, CALIBRATION // copies)
-        broken.append(outcome(problem, judge, [np.repeat(part, copies, axis=0) for part in once])[0] > error)
+        answers, y = problem.objects(generator, CALIBRATION // copies)
+        often = np.repeat(np.arange(len(y)), copies)
+        broken.append(outcome(problem, judge, (answers[often], y[often]))[0] > error)
     return broken
 
 

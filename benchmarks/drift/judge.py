@@ -77,7 +77,7 @@ def _compute(path: Path, kind: str, judge: str, labels: int, seed: int) -> None:
     audit = 0.0 if judge.endswith("no audit") else 0.5 if judge.endswith("half audit") else 0.2
     every = 1 if "monthly" in judge else 3
     choose: Choice = next((way for way in ("drawn", "random") if way in judge), "rejected")
-    retrain = Retraining(labels, choose, every=every, audit=audit, learns="judge") if labels else None
+    retrain = Retraining(labels, choose, every=every, audit=audit, what="judge") if labels else None
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

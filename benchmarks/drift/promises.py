@@ -22,7 +22,7 @@ OPINION = SecondOpinion(LGBMClassifier(n_estimators=50, verbose=-1, n_jobs=1), P
 SVM = LinearSVC(C=0.1)
 WAYS: dict[str, tuple[Any, Retraining | None]] = {
     "nothing": ("auto", None),
-    "the judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, "drawn", learns="judge")),
+    "the judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, "drawn", what="judge")),
     "detector and judge": (CombinedMeasure([OPINION], bag="all"), Retraining(100, "drawn")),
     "the detector, margin": ("auto", Retraining(100, "drawn")),
     "the detector, and chosen labels calibrate, too": ("auto", Retraining(100, "drawn")),
@@ -53,7 +53,7 @@ def run(apps: Dataset, way: str, seed: int) -> dict[str, float]:
             if way.endswith("too"):
                 ice = clone(fresh).fit(apps.X[rows], apps.y[rows])
             else:
-                ice.learn(apps.X[rows], apps.y[rows], what=retrain.learns)
+                ice.learn(apps.X[rows], apps.y[rows], what=retrain.what)
     f1, rejected = np.mean(promised, axis=0)
     rows = np.concatenate(kept)
     delivered = f1_score(apps.y[rows], np.concatenate(answers))

@@ -20,7 +20,8 @@ from transcendent import InductiveEvaluator
 from transcendent.datasets import Dataset, load_apigraph, load_trec07p
 from transcendent.measures import drift_measure
 from transcendent.monitoring import DriftMonitor, HarmMonitor, expected_errors
-from transcendent.temporal import Periods, cut_periods
+from transcendent.temporal import cut_periods
+from transcendent.temporal.periods import Periods
 
 STREAMS: list[tuple[str, Callable[[], Dataset], str, Literal["month", "week"]]] = [
     ("apigraph", load_apigraph, "2013-01", "month"),
@@ -203,15 +204,14 @@ def monitor_cost() -> str:
         ice = InductiveEvaluator(detector, measure=measure, random_state=0, verbose=False)
         ice.fit(apps.X[train], apps.y[train])
         some = apps.X[~train][:N_WATCHED]
-        codes, scores = ice.detectors_[0].answer(some)
-        answers = scores, ice.classes_[codes]
+        answers = ice.answer(some)
         seconds = np.full(3, math.inf)
         for _ in range(5):
             for i, call in enumerate(
                 (
                     partial(ice.decide, some),
-                    partial(ice.judges_[0].decide, *answers),
-                    partial(DriftMonitor.of(ice).update_scores, *answers),
+                    partial(ice.judges_[0].decide, answers),
+                    partial(DriftMonitor.of(ice).update, answers),
                 )
             ):
                 began = time.process_time()

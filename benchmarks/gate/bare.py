@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from transcendent import load
-from transcendent.rejectors import Traits
+from transcendent.decisions import declared
 
 
 class Sparse(BaseModel):
@@ -28,7 +28,7 @@ class Objects(BaseModel):
 
 
 app = FastAPI()
-detector = Traits.of(load(os.environ["BARE_ARTIFACT"])).detectors[0]  # the classifier itself
+detector = declared(load(os.environ["BARE_ARTIFACT"])).fitted.detectors[0]  # the classifier itself
 width = detector.n_features_in_
 
 

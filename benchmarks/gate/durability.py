@@ -39,7 +39,7 @@ LIMIT = 10.0  # seconds without an answer
 
 @dataclass
 class Sent:
-    """What a client sent, and what it was told."""
+    """The requests of a client, and their answers."""
 
     acknowledged: list[str] = field(default_factory=list)
     answered_at: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Sent:
 def send(
     number: int, addresses: list[str], token: str, objects: list[Any], done: threading.Event, sent: Sent
 ) -> None:
-    """Send batches until told to stop; the same batch to the next gate until it is answered."""
+    """Send batches until stopped; repeat a batch, at the next gate, until it is answered."""
     with ExitStack() as stack:
         clients = [stack.enter_context(GateClient(address, token, timeout=15)) for address in addresses]
         while not done.is_set():
@@ -88,7 +88,7 @@ def disturb(event: str, gates: list[Gate], server: Cluster, generator: np.random
 
 
 def supervise(gates: list[Gate], artifact: Path) -> None:
-    """Start gates again that have ended: one that finds no database ends, too."""
+    """Restart gates that have exited; one that finds no database exits, too."""
     for place, gate in enumerate(gates):
         if gate.process.poll() is not None:
             gates[place] = Gate(gate.database, artifact, gate.log, port=gate.port, log_level="warning")

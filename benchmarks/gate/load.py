@@ -12,9 +12,9 @@ half    The same requests at random times (a Poisson process), to each endpoint 
         the gate has sustained in `full`, or the faster bare endpoint if that is less, so that neither is
         overloaded. A latency counts from the time when a request was to be sent.
 nulls   One by one over 8 connections, while another client sends batches of 1,000 apps as fast as it is
-        answered: whole ones, and ones with 2% of their values null, which the detector does not take.
+        answered: whole ones, and ones with 2% of their values null, which the detector cannot handle.
 
-``--steady`` goes on for that many seconds with batches over 8 connections, and prints memory and connections
+``--steady`` sends batches over 8 connections for that many seconds, and prints memory and connections
 over time.
 """
 
@@ -124,7 +124,7 @@ class Sender:
         return Run(rate * size, p50, p99, int(bad[1]) if bad else 0)
 
     def send_at(self, url: str, size: int, rate: float, seconds: float) -> Run:
-        """Send batches of a size at random times, that many requests a second whatever the answers do."""
+        """Send batches of a size at random times, at a fixed rate that does not depend on the answers."""
         self._turn += 1
         bodies = (self.folder / f"bodies{size}").read_bytes().splitlines()
         n = int(rate * seconds)
@@ -142,7 +142,7 @@ class Sender:
 
 
 class Line(asyncio.Protocol):
-    """A connection that sends one request at a time, and says when the answer is complete."""
+    """A connection that sends one request at a time, and notes when the answer is complete."""
 
     def __init__(self, idle: "deque[Line]", answered: Any) -> None:
         self._idle, self._answered = idle, answered

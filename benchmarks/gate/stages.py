@@ -18,6 +18,7 @@ from apps import apps_of_2013, fit_on_2012, to_object
 from parts import cluster_in
 
 from transcendent.gate.database import connect, migrate
+from transcendent.gate.features import read_rows
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import load_model
 from transcendent.gate.service import read_objects, to_answers, write_answer
@@ -60,7 +61,7 @@ def main() -> None:
                 objects = []
                 for body in sent[start : start + TOGETHER]:
                     objects += clock("JSON to Python", read_objects, body, 1000)
-                parsed = clock("Python to rows", model.layout.read, objects)
+                parsed = clock("Python to rows", read_rows, model.layout, objects)
                 ids, (group,) = parsed.ids, parsed.groups
                 decisions = clock("decide", model.rejector.decide, group.rows)
                 answers = clock("answers", to_answers, ids, decisions)

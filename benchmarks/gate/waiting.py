@@ -79,7 +79,7 @@ class Filler:
         return list(to_keep(self.model, self._number, Draw(b"", 0), ids, senders, chosen, decisions).values())
 
     def fill(self, size: int, months: list[int], step: int = 100_000) -> None:
-        """Let items wait until there are so many, the same number in each month."""
+        """Add items up to a number, equally in each month."""
         keep(self.engine, self.objects(1000))
         have = _count(self.engine)
         sources = 1000
@@ -139,7 +139,7 @@ def claims(engine: Engine) -> tuple[list[float], list[float]]:
 
 
 def check_counts(engine: Engine) -> None:
-    """Refuse counts that are not those of a scan."""
+    """Raise if the counts differ from a scan."""
     counted, scanned = Quarantine(engine).counts(), _count(engine)
     if counted["waiting"] + counted["labelled"] != scanned:
         sys.exit(f"counts() says {counted}, and there are {scanned:,} items.")

@@ -1,11 +1,12 @@
-"""Tells the owner of a classifier which of its answers can still be trusted."""
+"""Tell which answers of a classifier can still be trusted."""
 
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transcendent.artifacts.artifact import load, save
-    from transcendent.decisions import Decisions, Rejector
+    from transcendent.decisions import Answers, Decisions, Rejector
     from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
     from transcendent.evaluators.cross import CrossConformalEvaluator
     from transcendent.evaluators.inductive import InductiveEvaluator
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "Answers",
     "CombinedMeasure",
     "CrossConformalEvaluator",
     "Decisions",
@@ -42,7 +44,7 @@ __all__ = [
 
 _HOMES = {
     "artifacts.artifact": ("load", "save"),
-    "decisions": ("Decisions", "Rejector"),
+    "decisions": ("Answers", "Decisions", "Rejector"),
     "evaluators.budget": ("RejectionBudget", "StreamingBudget"),
     "evaluators.cross": ("CrossConformalEvaluator",),
     "evaluators.inductive": ("InductiveEvaluator",),
@@ -55,27 +57,12 @@ _HOMES = {
     "thresholds.quartile": ("QuartileSearch",),
     "thresholds.trial": ("GridSearch", "RandomSearch"),
 }
-_SUBPACKAGES = (
-    "artifacts",
-    "baselines",
-    "batch",
-    "datasets",
-    "errors",
-    "gate",
-    "judging",
-    "leave_one_out",
-    "measures",
-    "metrics",
-    "monitoring",
-    "plots",
-    "report",
-    "temporal",
-    "thresholds",
-)
+_PRIVATE = {"__main__", "_utils", "cli", "decisions", "evaluators", "merging"}
+_SUBPACKAGES = {module.name for module in iter_modules(__path__)} - _PRIVATE
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: the command line answers without scikit-learn."""
+    """Import a public name on first use, so that the command line starts without scikit-learn."""
     if name in _SUBPACKAGES:
         return import_module(f"transcendent.{name}")
     for module, names in _HOMES.items():

@@ -1,16 +1,25 @@
-"""The answers of a rejector: a label for every object, and whether to trust it."""
+"""Decisions about objects, and the interface of the rejectors that make them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, encode_labels
+from transcendent._utils.arrays import (
+    AnyArray,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_finite,
+    as_labels,
+    encode_labels,
+)
 from transcendent._utils.extras import extra
-from transcendent._utils.tables import Table
-from transcendent._utils.text import columns, counted
+from transcendent._utils.listing import Listing
+from transcendent._utils.text import counted
 
-_MOST_SHOWN = 12
+_MAX_SHOWN = 12
 
 DOUBTS = ("between classes", "like nothing known", "opinions disagree")
 
@@ -29,19 +38,18 @@ class Decisions:
         P-value of the label, and one minus the largest p-value of any other label. Baselines put here what
         they have instead, such as probabilities.
     classes : array of shape (classes,)
-        The labels there are.
+        All labels.
     p_values : array of shape (n, classes) or None
-        One column per class of ``classes``, where there are p-values. Cross-conformal: the mean over all
-        folds, and so are the two above; acceptance goes by the folds' votes.
+        One column per class, if there are p-values. A cross-conformal evaluator gives means over its folds,
+        also in the two arrays above; it accepts by votes.
     votes : int array of shape (n,) or None
-        Cross-conformal only: how many folds both predict the label and accept it.
+        Cross-conformal only: the number of folds that both predict the label and accept it.
     ranked_by : {"credibility", "confidence"}
         Which of the two orders the objects from least to most trusted.
     index : pandas.Index or None
-        The names of the rows, if they came in a pandas frame.
+        The index of the rows, if they came in a pandas frame.
     doubts : int array of shape (n,) or None
-        Of combined measures and `NeighbourDistance`: which kind of doubt there is, as a position in
-        ``DOUBTS``; ``doubt`` has its name.
+        Combined measures and `NeighbourDistance` only: the kind of doubt, as a position in ``DOUBTS``.
 
     Examples
     --------
@@ -90,11 +98,11 @@ class Decisions:
 
     @property
     def doubt(self) -> AnyArray | None:
-        """What there is to doubt about each answer, be it accepted or not; None of measures that cannot tell.
+        """The kind of doubt about each answer, accepted or not; None if the measure cannot tell.
 
-        ``"between classes"``: another class fits as well, or none fits well. ``"like nothing known"``: by a
-        distance among the measures, the object is far from the training objects of every class. ``"opinions
-        disagree"``: the measures favour different classes.
+        ``"between classes"``: another class fits as well, or none fits well. ``"like nothing known"``: a
+        distance among the measures finds the object far from the training objects of every class.
+        ``"opinions disagree"``: the measures favour different classes.
         """
         return None if self.doubts is None else np.array(DOUBTS)[self.doubts]
 
@@ -121,18 +129,16 @@ class Decisions:
     def within_budget(self, rate: float | None = None, *, count: int | None = None) -> Self:
         """Return the same answers with a fixed number rejected, the least trusted first.
 
-        The objects compete with each other: take them all at once, not in parts. Those that tie are told
-        apart by the other of credibility and confidence, then by their order. A budget of less than one
-        object, or one that leaves less than one, is refused, unless it is nothing (0) or everything
-        (``rate=1``): rounded, it would reject none or all of every such set, however many there are.
+        The objects compete with each other, so pass all of them at once. Ties are broken by the other of
+        credibility and confidence, then by position. A budget that rejects or keeps less than one object
+        raises an error, unless it is 0 or ``rate=1``: rounding would reject none or all of every small set.
 
         Parameters
         ----------
         rate : float or None
-            Share of the objects to reject, rounded to the nearest whole number of objects (a half to the
-            even one).
+            Share of the objects to reject, rounded to a whole number (halves to the even one).
         count : int or None
-            Number of objects to reject, instead of a share; fewer than there are.
+            Number of objects to reject, instead of a share; fewer than there are objects.
         """
         check_budget(rate, count)
         n = budget_of(len(self), rate, count)
@@ -142,14 +148,13 @@ class Decisions:
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
         """Return a row per predicted class: the class, objects, accepted, rejected."""
-        codes = encode_labels(self.labels, self.classes, "labels")
-        total = np.bincount(codes, minlength=len(self.classes)).tolist()
-        kept = np.bincount(codes[self.accepted], minlength=len(self.classes)).tolist()
-        rows = zip(self.classes.tolist(), total, kept, strict=True)
-        return [(label, t, k, t - k) for label, t, k in rows]
+        codes, n = encode_labels(self.labels, self.classes, "labels"), len(self.classes)
+        total, kept = np.bincount(codes, minlength=n), np.bincount(codes[self.accepted], minlength=n)
+        columns = (self.classes, total, kept, total - kept)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def to_dict(self) -> dict[str, AnyArray]:
-        """Return one-dimensional columns, in the order of the frames below; ``doubt`` is of the rejected."""
+        """Return one-dimensional columns by name; ``doubt`` is empty for accepted objects."""
         columns: dict[str, AnyArray] = {
             "label": self.labels,
             "accepted": self.accepted,
@@ -181,9 +186,8 @@ class Decisions:
         return "\n".join([self._headline(), summary_as_text(self.summary())])
 
     def _repr_html_(self) -> str:
-        head = ("predicted", "objects", "accepted", "rejected", "share rejected")
-        summary = self.summary()
-        return Table(head, _cells(summary)).as_html(self._headline(), _note(summary))
+        listing, notes = _listing(self.summary(), "share rejected")
+        return listing.as_html(self._headline(), notes)
 
     def _headline(self) -> str:
         n, kept = len(self), int(np.sum(self.accepted))
@@ -191,27 +195,176 @@ class Decisions:
         return f"{counted(n, 'object')}: {kept:,} accepted, {n - kept:,} rejected{share}"
 
 
-@runtime_checkable
-class Rejector(Protocol):
-    """A classifier that can also say which of its answers to trust.
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """A detector's answers about n objects: a label for each, and a score for each class.
 
-    Two attributes are optional. ``depends_on_others = True`` declares that what it decides about an object
-    depends on which other objects it is given with: all objects of a period are then decided in one call,
-    and nobody decides them in parts or serves it object by object. ``evolves = True`` declares that it
-    changes while it decides, so that its decisions depend on the objects before.
+    Select some of the objects by a slice, a mask or positions: ``answers[rows]``.
+
+    Attributes
+    ----------
+    labels : array of shape (n,)
+        The predicted labels.
+    scores : array of shape (n, classes) or (n, classes, members)
+        Nonconformity for each class, higher = stranger; a combined measure has one for each member.
+    index : pandas.Index or None
+        The index of the objects; by default that of the scores, if they are a pandas frame.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from transcendent import Answers
+    >>> suspicion = np.array([0.9, 0.2, 0.7])
+    >>> answers = Answers(suspicion > 0.5, np.column_stack([suspicion, -suspicion]))
+    >>> len(answers), answers[:2].labels
+    (3, array([ True, False]))
     """
+
+    labels: AnyArray
+    scores: FloatArray
+    index: Any = None
+
+    def __post_init__(self) -> None:
+        if (ndim := np.ndim(self.scores)) == 1:
+            raise ValueError(
+                "scores need a column for each class. If s is one score that is higher for the second of two "
+                "classes, pass numpy.column_stack([s, -s])."
+            )
+        index = index_of(self.scores) if self.index is None else self.index
+        scores = as_finite(self.scores, "scores", ndim=3 if ndim == 3 else 2)
+        labels = as_labels(self.labels, "labels")
+        if len(labels) != len(scores):
+            raise ValueError(f"there are {len(labels)} labels for {len(scores)} rows of scores.")
+        for name, value in {"labels": labels, "scores": scores, "index": index}.items():
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Any) -> "Answers":
+        rows = [rows] if isinstance(rows, int | np.integer) else rows
+        return Answers(self.labels[rows], self.scores[rows], None if self.index is None else self.index[rows])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The components of a fitted rejector and the rows it was fitted on; empty or None where it has none.
+
+    Attributes
+    ----------
+    detectors : sequence of classifiers
+        The fitted detectors.
+    judges : sequence of ScoreEvaluator
+        The judge of each detector's answers.
+    results : sequence of SearchResult
+        The thresholds in use, and what they promise.
+    lacks_thresholds : bool
+        Whether it was calibrated, but no search has found thresholds.
+    n_repeated : int or None
+        Number of calibration objects that equal training rows, if counted.
+    n_left_out : int
+        Number of rows that ``learn`` did not train on, because they equal calibration rows.
+    """
+
+    classes: AnyArray | None = None
+    feature_names: AnyArray | None = None
+    n_features: int | None = None
+    n_rows: int | None = None
+    detectors: Sequence[Any] = ()
+    judges: Sequence[Any] = ()
+    results: Sequence[Any] = ()
+    lacks_thresholds: bool = False
+    n_repeated: int | None = None
+    n_left_out: int = 0
+
+
+Learner = Literal["judge", "detector", "both"]
+
+
+class Rejector:
+    """A classifier that also says which of its answers to trust, and declares what it can do.
+
+    A rejector of your own needs ``predict`` and ``decide``. It need not derive from this class: attributes
+    that it lacks count as False, and ``learn`` and ``rethreshold`` are found without a declaration.
+
+    Attributes
+    ----------
+    evolves : bool
+        Whether deciding changes it, so that decisions depend on earlier objects.
+    depends_on_others : bool
+        Whether the decision about an object depends on other objects, of the same call or of earlier ones.
+        All objects of a period are then decided in one call.
+    judges_scores : bool
+        Whether its rows are a detector's `Answers` instead of features.
+    takes_times : bool
+        Whether its ``fit`` takes ``times``, to calibrate on the most recent rows.
+    can_learn, can_rethreshold : bool
+        Whether it has the methods ``learn`` and ``rethreshold``.
+    can_be_monitored : bool
+        Whether it decides by one judge, calibrated on objects that its detector was not fitted on.
+    has_p_values, has_votes, tells_doubt : bool
+        Whether its decisions have p-values, votes, and kinds of doubt.
+    verbose : bool
+        Whether long work shows its progress.
+    """
+
+    evolves = depends_on_others = judges_scores = takes_times = False
+    can_learn = can_rethreshold = can_be_monitored = False
+    has_p_values = has_votes = tells_doubt = verbose = False
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
-        ...
+        raise NotImplementedError
 
     def decide(self, X: Any) -> Decisions:
-        """Return labels, and which of them to accept."""
-        ...
+        """Label every object, and say which labels to accept."""
+        raise NotImplementedError
+
+    @property
+    def fitted(self) -> Fitted:
+        """Its components and training rows; by default those that scikit-learn's attributes name."""
+        return Fitted(
+            classes=getattr(self, "classes_", None),
+            feature_names=getattr(self, "feature_names_in_", None),
+            n_features=getattr(self, "n_features_in_", None),
+            detectors=[self.estimator_] if hasattr(self, "estimator_") else [],
+        )
+
+    def what_learns(self, wanted: Learner) -> Learner | Literal["anew", "nothing"]:
+        """Return what learns from new labels if ``wanted`` should: by default all of it is refitted.
+
+        Raises ``ValueError`` if ``wanted`` cannot learn alone.
+        """
+        if wanted != "both":
+            raise ValueError("it fits detector and judge together: what='both'.")
+        return "anew"
+
+
+_DECLARED = (
+    *(name for name, value in vars(Rejector).items() if value is False),
+    *("classes_", "feature_names_in_", "n_features_in_", "estimator_"),
+)
+
+
+def declared(rejector: Any) -> Rejector:
+    """Return a rejector's declarations, with defaults if it does not derive from `Rejector`."""
+    if isinstance(rejector, Rejector):
+        return rejector
+    declarations = Rejector()
+    declarations.can_learn = hasattr(rejector, "learn")
+    declarations.can_rethreshold = hasattr(rejector, "rethreshold")
+    own = {name: getattr(rejector, name) for name in _DECLARED if hasattr(rejector, name)}
+    vars(declarations).update(own)
+    return declarations
+
+
+def is_rejector(thing: Any) -> bool:
+    """Return whether an instance has ``predict`` and ``decide``."""
+    return hasattr(thing, "predict") and hasattr(thing, "decide") and not isinstance(thing, type)
 
 
 def index_of(X: Any) -> Any:
-    """Return the index of a pandas frame or series, None of other rows."""
+    """Return the index of a pandas frame or series, and None for other rows."""
     return X.index if hasattr(X, "iloc") else None
 
 
@@ -226,13 +379,13 @@ Summary = list[tuple[Any, int, int, int]]
 
 
 def summary_as_text(summary: Summary) -> str:
-    """Format the classes as text; of many, those with the most rejected objects."""
-    rows = [("predicted", "objects", "accepted", "rejected", ""), *_cells(summary)]
-    return "\n".join([columns(rows), *_note(summary)])
+    """Format the classes as text; if there are many, only those with the most rejected objects."""
+    listing, notes = _listing(summary, "")
+    return "\n".join([listing.as_text(), *notes])
 
 
 def summary_as_dict(summary: Summary) -> dict[str, Any]:
-    """Return sums and classes as plain Python values."""
+    """Return totals and classes as plain Python values."""
     names = ("class", "objects", "accepted", "rejected")
     total, kept, rejected = (sum(row[i] for row in summary) for i in (1, 2, 3))
     return {
@@ -243,18 +396,15 @@ def summary_as_dict(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _cells(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    most = len(summary) > _MOST_SHOWN
-    shown = sorted(summary, key=lambda row: -row[3])[:_MOST_SHOWN] if most else summary
-    return [
-        (str(label), f"{total:,}", f"{kept:,}", f"{rejected:,}", _share(rejected, total))
+def _listing(summary: Summary, last_column: str) -> tuple[Listing, list[str]]:
+    hidden = len(summary) - _MAX_SHOWN
+    shown = sorted(summary, key=lambda row: -row[3])[:_MAX_SHOWN] if hidden > 0 else summary
+    cells = [
+        (str(label), f"{total:,}", f"{kept:,}", f"{rejected:,}", f"{rejected / total:.1%}" if total else "–")
         for label, total, kept, rejected in shown
     ]
-
-
-def _note(summary: Summary) -> list[str]:
-    hidden = len(summary) - _MOST_SHOWN
-    return [f"… and {hidden} more classes"] if hidden > 0 else []
+    notes = [f"… and {hidden} more classes"] if hidden > 0 else []
+    return Listing(("predicted", "objects", "accepted", "rejected", last_column), cells), notes
 
 
 def check_budget(rate: float | None, count: int | None) -> None:
@@ -262,22 +412,18 @@ def check_budget(rate: float | None, count: int | None) -> None:
     if (rate is None) == (count is None):
         raise ValueError("a budget is a share or a number of objects: give one of rate and count.")
     if rate is not None and not 0 <= rate <= 1:
-        raise ValueError(f"rate is a share between 0 and 1, not {rate!r}.")
+        raise ValueError(f"rate must be a share between 0 and 1, not {rate!r}.")
     if count is not None and (not isinstance(count, int | np.integer) or count < 0):
-        raise ValueError(f"count is a number of objects, not {count!r}.")
+        raise ValueError(f"count must be a number of objects, not {count!r}.")
 
 
 def budget_of(n: int, rate: float | None, count: int | None) -> int:
-    """Return how many of n objects a budget rejects; refuse one that leaves no choice."""
+    """Return the number of objects, out of n, that a budget rejects; refuse one that leaves no choice."""
     exact = float(count) if rate is None else round(rate * n, 9)  # type: ignore[arg-type]
     if exact == 0 or rate == 1 or 1 <= exact <= n - 1:
         return round(exact)
     budget = f"count={count}" if rate is None else f"rate={rate} (that is {exact:.3g})"
     raise ValueError(
-        f"a budget of {budget} cannot choose among {n} object(s): it is less than one, or leaves less than "
-        "one. Give all objects of a period at once, or objects as they come to a StreamingBudget."
+        f"a budget of {budget} cannot choose among {n} object(s): it rejects or keeps less than one. Pass "
+        "all objects of a period at once, or use a StreamingBudget for objects that come one by one."
     )
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "–"

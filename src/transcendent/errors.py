@@ -12,12 +12,27 @@ class CalibrationError(TranscendentError, ValueError):
 class InfeasibleError(TranscendentError, ValueError):
     """No thresholds satisfy the constraints; the message names the one that fails and what is reachable.
 
-    Raised by ``fit``, nothing is lost: call ``rethreshold`` to continue with what was fitted.
+    If ``fit`` raises it, nothing is lost: call ``rethreshold`` to continue.
     """
 
 
 class MeasureError(TranscendentError, ValueError):
-    """A measure does not fit the detector, or gave scores that cannot be used."""
+    """A measure does not suit the detector, or returned invalid scores."""
+
+
+class ArgumentError(TranscendentError, ValueError):
+    """An argument names something that does not exist, or contradicts others; the message begins with it."""
+
+    def __init__(self, argument: str, message: str) -> None:
+        super().__init__(argument, message)
+        self.argument, self.message = argument, message
+
+    def __str__(self) -> str:
+        return f"{self.argument}: {self.message}"
+
+
+class SettingsError(TranscendentError, ValueError):
+    """A TOML file is invalid; the message names the file, the line and the way out."""
 
 
 class NoShortcutError(TranscendentError):
@@ -25,26 +40,26 @@ class NoShortcutError(TranscendentError):
 
 
 class MissingExtraError(TranscendentError, ImportError):
-    """An optional dependency is needed; the message has the line that installs it."""
+    """An optional dependency is missing; the message has the command that installs it."""
 
 
 class BatchError(TranscendentError):
-    """A table was not decided completely; the message says why, and what to do."""
+    """Some rows of a table were not decided; the message says why, and what to do."""
 
 
 class TableRefusedError(BatchError, ValueError):
-    """A table, or the folder for its decisions, cannot be used; the same call would be refused again."""
+    """A table, or the folder for its decisions, cannot be used; calling again does not help."""
 
 
 class GateSettingsError(TranscendentError, ValueError):
-    """A setting of the gate is missing or cannot be used."""
+    """A setting of the gate is missing or invalid."""
 
 
 class GateError(TranscendentError):
     """A gate refused a request, or cannot be reached.
 
-    ``status`` is that of the answer, 0 if there was none. ``errors`` says what is wrong with which field.
-    ``decisions`` has those about the other objects of the request, None in the places of bad ones.
+    ``status`` is the HTTP status, 0 if there was no response. ``errors`` has a field and a message for each
+    problem. ``decisions`` are those about the objects of the request, None for each bad one.
     """
 
     def __init__(
@@ -68,20 +83,20 @@ class ArtifactError(TranscendentError, ValueError):
 
 
 class ArtifactVersionWarning(UserWarning):
-    """An artifact was written under another version of a library that its models come from."""
+    """An artifact was written with another version of a library that its models need."""
 
 
 class CalibrationWarning(UserWarning):
-    """Calibration works, but with less evidence than a reader of the numbers would assume."""
+    """Calibration works, but on less evidence than its numbers suggest."""
 
 
 class CopiesWarning(CalibrationWarning):
-    """Rows equal others: some were not learnt, since those calibrate, or a promise rests on copies."""
+    """Some rows are copies: they were left out of training, or a guarantee rests on them."""
 
 
 class TemporalBiasError(TranscendentError, ValueError):
-    """The split would give results that cannot be had in deployment; the message names the bias."""
+    """The split would give results that no deployment can reach; the message names the bias."""
 
 
 class TemporalBiasWarning(UserWarning):
-    """Results over time will look better, or rest on less, than a reader would assume."""
+    """Results over time will look too good, or rest on little evidence."""

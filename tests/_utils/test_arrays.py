@@ -1,4 +1,4 @@
-"""A missing label is not a class, in whatever form it comes and whoever is given it."""
+"""Missing labels are refused in every form and by every function."""
 
 from functools import cache
 
@@ -9,6 +9,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
@@ -67,8 +68,8 @@ TAKERS = {
     "probability": lambda y: ProbabilityThresholds(LinearSVC()).fit(X, y),
     "CP-Reject": lambda y: CPReject(LinearSVC()).fit(X, y),
     "DroidEvolver": lambda y: DroidEvolver().fit(X, y),
-    "scores": lambda y: ScoreEvaluator().fit(X[:, :2], y, CODES),
-    "answers": lambda y: ScoreEvaluator().fit(X[:, :2], CODES, y),
+    "scores": lambda y: ScoreEvaluator().fit(Answers(CODES, X[:, :2]), y),
+    "answers": lambda y: ScoreEvaluator().fit(Answers(y, X[:, :2]), CODES),
     "search": lambda y: ExactSearch().find(y, CODES, RNG.random(400)),
     "metrics": lambda y: rejection_metrics(y, evaluator().decide(X)),
     "biases": lambda y: find_biases(X, y, time_split(TIMES, train="2024-12")),
@@ -106,9 +107,9 @@ def test_text_that_only_reads_as_missing_is_a_label():
     assert as_labels(["nan", " "]).tolist() == ["nan", " "]
 
 
-def test_the_encoding_of_answers_refuses_them_too():
+def test_answers_refuse_them_too():
     with pytest.raises(ValueError, match="labels has missing labels: 2 of 400"):
-        ScoreEvaluator().fit(X[:, :2], CODES, CODES).decide(X[:, :2], FORMS["object None"])
+        Answers(FORMS["object None"], X[:, :2])
 
 
 @pytest.mark.filterwarnings("ignore:A column-vector y was passed")
@@ -138,7 +139,7 @@ def test_what_to_do_with_missing_labels_is_one_of_two():
 
 @pytest.mark.parametrize("dtype", ["Int64", "int64[pyarrow]", "UInt64", "boolean", "bool[pyarrow]", object])
 def test_whole_numbers_stay_whole(dtype):
-    """Through floats, which scikit-learn makes of nullable columns, the two large labels would be one."""
+    """As floats, which scikit-learn converts nullable columns to, the two large labels would be equal."""
     large = np.array([2**60, 2**60 + 1, 7] * 20)
     y = large if "ool" not in str(dtype) else large % 2 == 0
     kept = as_labels(pd.Series(y, dtype=dtype))

@@ -1,4 +1,4 @@
-"""Dates are read as ISO 8601 means them, or refused; never as something else."""
+"""Dates are read as ISO 8601, or refused."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
@@ -49,7 +49,7 @@ def test_eight_digits_are_a_day_not_a_year():
     "numbers", [[20200101, 20200201], pd.Series([20200101], dtype="Int64"), [1.6e9], [np.int64(2020)]]
 )
 def test_numbers_are_not_taken_for_dates(numbers):
-    with pytest.raises(ValueError, match=r"Numbers are not taken for dates: give 20240901 as text"):
+    with pytest.raises(ValueError, match=r"Numbers are not read as dates: pass 20240901 as text"):
         as_dates(numbers)
     assert as_times(numbers, len(numbers)).tolist() == list(numbers)
 

@@ -39,7 +39,7 @@ class TestWhatIsNoRegularFile:
 
     def test_it_is_not_replaced(self, place):
         before = os.lstat(place)
-        with pytest.raises(OSError, match="and is not replaced"):
+        with pytest.raises(OSError, match="so it is not replaced"):
             write_whole(place, b"new")
         assert os.lstat(place) == before
 
@@ -54,7 +54,10 @@ class TestWhatIsNoRegularFile:
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     (tmp_path / "x").write_bytes(bytes(11))
-    with pytest.raises(OSError, match="it has 11 bytes, more than the 10"), open_regular(tmp_path / "x", 10):
+    with (
+        pytest.raises(OSError, match="it has 11 bytes, more than the limit of 10"),
+        open_regular(tmp_path / "x", 10),
+    ):
         pass
 
 

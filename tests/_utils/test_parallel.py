@@ -26,6 +26,8 @@ from transcendent.datasets import make_stream
 from transcendent.errors import WorkerDiedError
 from transcendent.temporal import backtest
 
+pytestmark = pytest.mark.slow
+
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
@@ -93,14 +95,14 @@ def test_progress_is_shown_to_someone_who_watches(monkeypatch, capsys):
 def test_what_happens_once_says_nothing_about_the_time_left(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(parallel.progress, "DELAY", 0.0)
+    started = time.time()
     with parallel.Progress("backtest", 100, verbose=True) as progress:
         with progress.pause():
-            time.sleep(1.5)
+            time.sleep(0.5)
         progress.skip(60)
-        time.sleep(0.2)
         progress.show(80)
         said = progress._bar.format_dict
-    assert said["elapsed"] < 1
+    assert said["elapsed"] <= time.time() - started - 0.5
     assert said["initial"] == 60
 
 
@@ -112,9 +114,12 @@ def test_work_of_unknown_length_is_shown_with_its_time(monkeypatch, capsys):
         pass
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(parallel.progress, "DELAY", 0.1)
+    shown, end = "", time.monotonic() + 30
     with parallel.working("fitting", verbose=True):
-        time.sleep(1.3)
-    assert "fitting [00:01]" in capsys.readouterr().err
+        while not re.search(r"fitting \[00:0[1-9]\]", shown) and time.monotonic() < end:
+            time.sleep(0.1)
+            shown += capsys.readouterr().err
+    assert time.monotonic() < end
     with pytest.raises(KeyError), parallel.working("fitting", verbose=True):
         raise KeyError
 
@@ -199,18 +204,16 @@ def die(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
 def test_workers_that_die_again_and_again():
     with pytest.raises(WorkerDiedError, match="worker processes died, 3 times in a row"):
         parallel.run(die, [(i,) for i in range(4)], total=4, n_jobs=2)
 
 
-@pytest.mark.slow
 def test_dask_workers_that_die_again_and_again(doomed_client, monkeypatch):
-    monkeypatch.setattr(parallel.dask, "_PATIENCE", 5)
+    monkeypatch.setattr(parallel.dask, "_TIMEOUT", 5)
     with (
         parallel_config(backend="dask", client=doomed_client),
-        pytest.raises(WorkerDiedError, match=r"worker processes died|no worker that is alive"),
+        pytest.raises(WorkerDiedError, match=r"worker processes died|no live worker"),
     ):
         parallel.run(die, [(i,) for i in range(4)], total=4)
 

@@ -1,4 +1,4 @@
-from transcendent._utils.text import columns, visible
+from transcendent._utils.text import counted, visible
 
 
 def test_nothing_steers_the_terminal():
@@ -7,5 +7,9 @@ def test_nothing_steers_the_terminal():
     assert visible(hostile, keep="\n") == "a\\x1b[2Jb\n\\x9bc…\\u202e\\r"
 
 
-def test_a_cell_cannot_forge_a_row():
-    assert columns([["class", "objects"], ["a\nfake", "1"]]) == "class    objects\na\\nfake        1"
+def test_a_number_with_its_noun():
+    assert [counted(1, "class"), counted(2, "class"), counted(1200, "month")] == [
+        "1 class",
+        "2 classes",
+        "1,200 months",
+    ]

@@ -1,4 +1,4 @@
-"""Artifacts as nobody should make them: sealed all right, but with contents of the test's choice."""
+"""Craft artifacts with a valid seal and any content."""
 
 import hashlib
 import io
@@ -9,7 +9,7 @@ from transcendent.artifacts import container
 
 
 def members_of(data):
-    """Everything in an archive."""
+    """Return the entries of an archive by name."""
     with ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
@@ -19,12 +19,12 @@ def sealed(content):
 
 
 def resealed(data):
-    """The same file with a seal that fits what it now holds."""
+    """Return the file with a new seal that matches its content."""
     return sealed(data[: -container._SEAL_SIZE])
 
 
 def archive_of(entries, compression=ZIP_STORED):
-    """A sealed archive of (name, bytes) entries, whatever these are."""
+    """Return a sealed archive of any (name, bytes) entries."""
     buffer = io.BytesIO()
     with ZipFile(buffer, "w", compression) as archive:
         archive.comment = bytes(container._SEAL_SIZE)
@@ -36,7 +36,7 @@ def archive_of(entries, compression=ZIP_STORED):
 
 
 def with_members(data, **changed):
-    """The artifact with some of its files changed, and a manifest to match."""
+    """Return the artifact with some entries changed, and a matching manifest."""
     return rebuilt(data, {**members_of(data), **changed})
 
 
@@ -56,7 +56,7 @@ def schema_of(skops):
 
 
 def with_schema(skops, schema):
-    """A skops file with another schema."""
+    """Return a skops file with another schema."""
     buffer = io.BytesIO()
     with ZipFile(buffer, "w") as archive:
         for name, content in members_of(skops).items():

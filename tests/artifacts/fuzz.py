@@ -1,7 +1,7 @@
-"""Mutates artifacts and loads them: ``python -m tests.artifacts.fuzz 600`` does so for ten minutes.
+"""Mutate artifacts and load them: ``python -m tests.artifacts.fuzz 600`` does so for ten minutes.
 
-A mutated file is sealed again, so that the digest does not end the matter. It must be loaded or refused
-with an `ArtifactError`; anything else, and what touches the world outside, goes to a folder of findings.
+A mutated file gets a new seal, so that it is not refused for its digest. It must be loaded or refused with an
+`ArtifactError`. Any other error, or any access to files or processes, is saved in a folder of findings.
 """
 
 import json
@@ -86,7 +86,7 @@ def _manifest(data: bytes, draw: random.Random) -> bytes:
 
 
 def _change(tree: object, draw: random.Random) -> None:
-    """One value somewhere in a JSON tree becomes another, or another place's."""
+    """Replace one value in a JSON tree by another value, or by one from another place."""
     places = list(_places(tree))
     container, key = draw.choice(places)
     other, place = draw.choice(places)
@@ -110,7 +110,7 @@ def _scrambled(data: bytes, draw: random.Random) -> bytes:
 
 
 def outcome(data: bytes, folder: Path) -> str:
-    """How loading ends: "loaded", the reason of a refusal, or what should not have happened."""
+    """Return "loaded", the reason of a refusal, or an unexpected error."""
     path = folder / "mutated.transcendent"
     path.write_bytes(data)
     del touched[:]

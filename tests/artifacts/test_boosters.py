@@ -1,4 +1,4 @@
-"""Texts of LightGBM and XGBoost models, crafted so that their readers would leave the trees."""
+"""LightGBM and XGBoost models, crafted so that the libraries would read outside of the trees."""
 
 import json
 import re
@@ -67,13 +67,13 @@ def test_names_with_characters_that_end_lines_elsewhere():
 def test_what_would_be_refused_is_not_saved(tmp_path):
     model = XGBClassifier(n_estimators=2, multi_strategy="multi_output_tree", tree_method="hist")
     ice = InductiveEvaluator(model, random_state=0).fit(X, Y3)
-    with pytest.raises(ArtifactError, match="not a model of trees that fit together"):
+    with pytest.raises(ArtifactError, match="is not a valid model"):
         save(ice, tmp_path / "gate")
     assert not (tmp_path / "gate").exists()
 
 
 def refused(name, text):
-    with pytest.raises(ArtifactError, match="not a model of trees that fit together") as caught:
+    with pytest.raises(ArtifactError, match="is not a valid model") as caught:
         from_bytes(name, text.encode())
     return str(caught.value)
 
@@ -164,11 +164,12 @@ def test_sizes_of_xgboost(place, value):
 
 def test_what_two_readers_read_differently():
     text = json.dumps(extreme())
-    assert "a name twice" in refused("x.xgboost.json", text.replace('"trees":', '"trees": [], "trees":'))
-    assert "no JSON" in refused("x.xgboost.json", f" {text}")
-    assert "lines end otherwise" in refused("x.lightgbm.txt", light().replace("\n", "\r\n"))
+    assert "duplicate names" in refused("x.xgboost.json", text.replace('"trees":', '"trees": [], "trees":'))
+    assert "not JSON" in refused("x.xgboost.json", f" {text}")
+    assert "line endings" in refused("x.lightgbm.txt", light().replace("\n", "\r\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [LGBMClassifier(n_estimators=2, verbose=-1), XGBClassifier(n_estimators=2)])
 def test_an_artifact_with_a_crafted_text(tmp_path, kind):
     save(InductiveEvaluator(kind, random_state=0).fit(X, y), tmp_path / "x")
@@ -178,5 +179,5 @@ def test_an_artifact_with_a_crafted_text(tmp_path, kind):
     text = text.replace(b"left_child=1", b"left_child=0")
     (tmp_path / "x").write_bytes(rebuilt(data, members_of(data) | {name: text}))
     artifact = open_artifact(tmp_path / "x")
-    with pytest.raises(ArtifactError, match="nodes that lead nowhere, or back"):
+    with pytest.raises(ArtifactError, match="invalid links between nodes"):
         load(tmp_path / "x", trusted=artifact.types_to_trust())

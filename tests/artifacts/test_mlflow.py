@@ -38,6 +38,7 @@ def ice():
     return InductiveEvaluator(LinearSVC(random_state=0), random_state=0).fit(ROWS, y)
 
 
+@pytest.mark.slow
 def test_logged_and_loaded(ice, tracked):
     with mlflow.start_run():
         logged = log_model(ice, "gate", signing_key=OURS[0])
@@ -51,6 +52,7 @@ def test_logged_and_loaded(ice, tracked):
         load_model(logged.model_uri, public_key=THEIRS[1])
 
 
+@pytest.mark.slow
 def test_a_folder_in_a_fresh_process(ice, tmp_path):
     save_model(ice, tmp_path / "model")
     ROWS.to_parquet(tmp_path / "rows.parquet")

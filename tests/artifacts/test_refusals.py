@@ -1,4 +1,4 @@
-"""Files that must not be believed, each refused for its own reason before anything in it is run."""
+"""Invalid and untrusted files are refused for the right reason, before any of their code runs."""
 
 import io
 import json
@@ -51,7 +51,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture
 def refused(tmp_path):
-    """Loads the bytes, which must be refused; returns the reason."""
+    """Load bytes that must be refused, and return the reason."""
 
     def attempt(data, **given):
         path = tmp_path / "bad.transcendent"
@@ -88,14 +88,14 @@ class TestDamage:
     @pytest.mark.parametrize("kept", [0, 1, 100, 0.5, -1, -232, -233])
     def test_a_truncated_file(self, good, refused, kept):
         cut = int(kept * len(good)) if isinstance(kept, float) else kept
-        assert "no seal at its end" in refused(good[:cut])
+        assert "does not end with a seal" in refused(good[:cut])
 
     def test_bytes_added(self, good, refused):
-        assert "no seal" in refused(good + b"\n")
+        assert "not end with a seal" in refused(good + b"\n")
         assert "digest" in refused(b"\n" + good)
 
     def test_something_else_altogether(self, refused):
-        assert "no artifact at all" in refused(b"PK\x03\x04 this is not it")
+        assert "not an artifact" in refused(b"PK\x03\x04 this is not it")
 
     def test_a_missing_file_is_not_an_artifact_error(self, tmp_path):
         with pytest.raises(FileNotFoundError):
@@ -127,20 +127,20 @@ class TestFiles:
     def test_a_huge_file_with_nothing_in_it(self, tmp_path, reason):
         with (tmp_path / "x").open("wb") as file:
             file.truncate(10 * 2**30)
-        assert "more than the 4,294,967,296 that are read" in reason()
+        assert "more than the limit of 4,294,967,296" in reason()
         with (tmp_path / "x").open("wb") as file:
             file.truncate(4 * 2**30)
         tracemalloc.start()
         try:
-            assert "no seal" in reason()
+            assert "not end with a seal" in reason()
             assert tracemalloc.get_traced_memory()[1] < 10_000_000
         finally:
             tracemalloc.stop()
 
     def test_how_much_is_read_can_be_said(self, good, tmp_path, reason):
         (tmp_path / "x").write_bytes(good)
-        assert f"more than the {len(good) - 1:,}" in reason(most_bytes=len(good) - 1)
-        assert load(tmp_path / "x", most_bytes=len(good)).predict(X).shape == (300,)
+        assert f"more than the limit of {len(good) - 1:,}" in reason(max_bytes=len(good) - 1)
+        assert load(tmp_path / "x", max_bytes=len(good)).predict(X).shape == (300,)
 
     @pytest.mark.parametrize("error", [EOFError("x"), MemoryError(), struct.error("x"), IndexError("x")])
     def test_whatever_reading_raises(self, good, tmp_path, reason, monkeypatch, error):
@@ -175,17 +175,17 @@ class TestKeysOfTheEnvironment:
         save(ice, tmp_path / "ours", signing_key=OURS[0])
         save(ice, tmp_path / "theirs", signing_key=THEIRS[0])
         assert open_artifact(tmp_path / "ours").signature_checked
-        assert "signature was not made" in refused((tmp_path / "theirs").read_bytes())
+        assert "signature does not match" in refused((tmp_path / "theirs").read_bytes())
         assert open_artifact(tmp_path / "theirs", public_key=THEIRS[1]).signature_checked
 
     @pytest.mark.parametrize("value", ["", " "])
     def test_empty(self, good, refused, monkeypatch, value):
         monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", value)
-        assert "TRANSCENDENT_PUBLIC_KEY is set, but empty" in refused(good)
+        assert "TRANSCENDENT_PUBLIC_KEY is empty" in refused(good)
 
     def test_a_key_that_cannot_be_read(self, good, refused, key):
         key.write_bytes(b"")
-        assert "is not the PEM of a public key" in refused(good)
+        assert "is not a public key in PEM format" in refused(good)
         key.unlink()
         assert "cannot be read: No such file" in refused(good)
         os.mkfifo(key)
@@ -205,14 +205,14 @@ class TestSignatures:
         assert load(signed, public_key=tmp_path / "key.pub").predict(X).shape == (300,)
 
     def test_another_key_does_not(self, signed, refused):
-        assert "signature was not made" in refused(signed.read_bytes(), public_key=THEIRS[1])
+        assert "signature does not match" in refused(signed.read_bytes(), public_key=THEIRS[1])
 
     def test_an_unsigned_file_is_refused_where_a_key_is_given(self, good, refused):
         assert "not signed" in refused(good, public_key=OURS[1])
 
     def test_a_signature_does_not_fit_another_content(self, signed, good, refused):
         moved = resealed(good)[:-130] + signed.read_bytes()[-130:]
-        assert "signature was not made" in refused(moved, public_key=OURS[1])
+        assert "signature does not match" in refused(moved, public_key=OURS[1])
 
     def test_without_a_key_the_signature_is_not_asked_for(self, signed, good, tmp_path):
         assert load(signed).predict(X).shape == (300,)
@@ -220,9 +220,9 @@ class TestSignatures:
         assert not open_artifact(tmp_path / "unsigned").signed
 
     def test_a_key_that_is_none(self, signed):
-        with pytest.raises(ValueError, match="is not the PEM of a"):
+        with pytest.raises(ValueError, match="key in PEM format"):
             load(signed, public_key=b"not a key")
-        with pytest.raises(ValueError, match="is not the PEM of a"):
+        with pytest.raises(ValueError, match="key in PEM format"):
             save(load(signed), signed, signing_key=OURS[1])
         with pytest.raises(ValueError, match="not Ed25519"):
             load(signed, public_key=pem(ec.generate_private_key(ec.SECP256R1()))[1])
@@ -234,12 +234,12 @@ class TestArchives:
     )
     def test_a_name_that_leads_elsewhere(self, good, refused, name):
         entries = [*members_of(good).items(), (name, b"x")]
-        assert "which no artifact does" in refused(archive_of(entries))
+        assert "which artifacts do not have" in refused(archive_of(entries))
 
     @pytest.mark.filterwarnings("ignore:Duplicate name")
     def test_two_files_of_one_name(self, good, refused):
         entries = [*members_of(good).items(), ("manifest.json", b"{}")]
-        assert "two files of one name" in refused(archive_of(entries))
+        assert "two entries with the same name" in refused(archive_of(entries))
 
     def test_a_compressed_archive(self, good, refused):
         assert "is compressed" in refused(archive_of(members_of(good).items(), ZIP_DEFLATED))
@@ -259,6 +259,7 @@ class TestArchives:
             archive.writestr("schema.json", b"{}" + b" " * 50_000_000)
         assert "zip bomb" in refused(with_members(good, **{"rejector.skops": buffer.getvalue()}))
 
+    @pytest.mark.slow
     def test_a_zip_bomb_two_archives_deep(self, good, refused):
         zeros = io.BytesIO()
         sp.save_npz(zeros, sp.csr_array(np.ones((4000, 4000))))
@@ -293,34 +294,34 @@ class TestManifests:
 
     def test_none(self, good, refused):
         others = {name: data for name, data in members_of(good).items() if name != "manifest.json"}
-        assert "holds no manifest.json" in refused(archive_of(others.items()))
+        assert "has no manifest.json" in refused(archive_of(others.items()))
 
     @pytest.mark.parametrize(
         "text",
         [b"", b"[]", b"{}", b"\xff", b'{"format": 1}', b'{"format": 1, "files": {"a": 1}}', b"[" * 100_000],
     )
     def test_not_one_of_an_artifact(self, refused, text):
-        assert "is not the manifest of an artifact" in refused(archive_of([("manifest.json", text)]))
+        assert "is not a valid manifest" in refused(archive_of([("manifest.json", text)]))
 
     def test_of_a_later_format(self, good, refused):
         assert "Upgrade" in refused(self.changed(good, format=2))
 
     @pytest.mark.parametrize("version", [0, -1, True, "1", 1.0, None])
     def test_of_a_format_that_does_not_exist(self, good, refused, version):
-        assert "does not exist" in refused(self.changed(good, format=version))
+        assert "an unknown format" in refused(self.changed(good, format=version))
 
     @pytest.mark.parametrize("size", [0, 10**12, -1, "10", None])
     def test_lies_about_the_size_of_a_file(self, good, refused, size):
         def lie(manifest):
             manifest["files"]["rejector.skops"]["size"] = size
 
-        assert "its manifest says rejector.skops has" in refused(rebuilt(good, members_of(good), lie))
+        assert "its manifest gives rejector.skops" in refused(rebuilt(good, members_of(good), lie))
 
     def test_lies_about_a_digest(self, good, refused):
         def lie(manifest):
             manifest["files"]["rejector.skops"]["sha256"] = "0" * 64
 
-        assert "does not have the digest its manifest gives" in refused(rebuilt(good, members_of(good), lie))
+        assert "does not match the digest in its manifest" in refused(rebuilt(good, members_of(good), lie))
 
     def test_lists_a_file_that_is_not_there(self, good, refused):
         def lie(manifest):
@@ -348,7 +349,7 @@ class TestManifests:
         ],
     )
     def test_lies_about_the_rejector(self, good, refused, key, value):
-        assert f"its manifest says of {key}" in refused(self.changed(good, **{key: value}))
+        assert f"its manifest has {key}" in refused(self.changed(good, **{key: value}))
 
 
 class TestTypes:
@@ -419,7 +420,7 @@ class TestTypes:
 
     def test_trusted_is_no_text(self, good, tmp_path):
         (tmp_path / "good").write_bytes(good)
-        with pytest.raises(TypeError, match="list of names"):
+        with pytest.raises(TypeError, match="list of type names"):
             load(tmp_path / "good", trusted="sklearn.tree._tree.Tree")
 
     @pytest.mark.parametrize("schema", [{}, [], {"protocol": 3}, {"protocol": 99}, None])
@@ -438,7 +439,7 @@ class TestTypes:
 
 
 class TestUnfolding:
-    """Small files that would become large objects, or crash what computes with them."""
+    """Small files that would take much memory, or crash compiled code."""
 
     def json(self, value):
         return {
@@ -462,7 +463,7 @@ class TestUnfolding:
         return node | {"file": name, **more}
 
     def crafted(self, good, node, files=None):
-        """The artifact with a node for a parameter, and more files among its skops."""
+        """Return the artifact with a node for a parameter, and more files in its skops entry."""
         skops = members_of(good)["rejector.skops"]
         schema = schema_of(skops)
         schema["content"]["content"]["measure"] = node
@@ -530,7 +531,7 @@ class TestUnfolding:
             "__loader__": "SparseMatrixNode",
         }
         node |= {"type": "scipy", "file": "m.dat"}
-        assert "for something it is not" in refused(self.crafted(good, node, {"m.dat": b"x"}))
+        assert "as another type of file" in refused(self.crafted(good, node, {"m.dat": b"x"}))
 
     def test_a_matrix_with_indices_outside_of_it(self, good, refused):
         matrix = sp.csr_matrix(np.eye(3))
@@ -608,7 +609,7 @@ class TestWriting:
         victim = tmp_path / "victim"
         victim.write_text("mine")
         (tmp_path / "out").symlink_to(victim)
-        with pytest.raises(OSError, match="it is a link, and is not replaced"):
+        with pytest.raises(OSError, match="it is a link, so it is not replaced"):
             save(InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y), tmp_path / "out")
         assert victim.read_text() == "mine"
         assert (tmp_path / "out").is_symlink()
@@ -656,14 +657,12 @@ class TestWhatCannotBeSaved:
     def test_something_that_lives_in_this_process_only(self, tmp_path):
         ice = InductiveEvaluator(LogisticRegression(), random_state=0).fit(X, y)
         ice.estimator_.lock = threading.Lock()
-        with pytest.raises(
-            ArtifactError, match="cannot be saved: it holds something that lives in this process"
-        ):
+        with pytest.raises(ArtifactError, match="cannot be saved: it holds a value that cannot be copied"):
             save(ice, tmp_path / "x")
 
     def test_a_key_that_is_true_or_false(self, tmp_path):
         svm = LinearSVC(class_weight={False: 1, True: 5})
-        with pytest.raises(ArtifactError, match="True or False for a key"):
+        with pytest.raises(ArtifactError, match="True or False as a key"):
             save(InductiveEvaluator(svm, random_state=0).fit(X, y == 1), tmp_path / "x")
 
     def test_a_fit_without_thresholds(self, tmp_path):

@@ -1,9 +1,10 @@
-"""A rejector that went through a file decides as it did before, to the last bit, in another process."""
+"""A loaded rejector makes the same decisions as the saved one, to the last bit, in another process."""
 
 import json
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from tests.contracts.test_measures import LIGHTGBM, PAIRS, XGBOOST, data
 from tests.contracts.test_measures import name as name_of
 from tests.contracts.test_rejectors import REJECTORS
 from transcendent import (
+    Answers,
     CombinedMeasure,
     CrossConformalEvaluator,
     Decisions,
@@ -205,16 +207,18 @@ def test_combined_measures(tmp_path):
 def test_types_of_this_package_are_allowed():
     modules = (transcendent, baselines, measures)
     public = [getattr(module, name) for module in modules for name in module.__all__]
-    kinds = {kind for kind in public if isinstance(kind, type)} - {Decisions, Rejector, Measure}
+    kinds = {kind for kind in public if isinstance(kind, type)} - {Answers, Decisions, Rejector, Measure}
     assert {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds} <= ALLOWED
+    for module, _, name in (name.rpartition(".") for name in ALLOWED if name.startswith("transcendent.")):
+        assert isinstance(getattr(import_module(module), name), type)
 
 
 def test_scores_alone(tmp_path):
     margins = LinearSVC().fit(X, y).decision_function(X)
-    scores, labels = np.column_stack([margins, -margins]), (margins > 0).astype(int)
-    vendor = ScoreEvaluator().fit(scores, y, labels)
+    answers = Answers((margins > 0).astype(int), np.column_stack([margins, -margins]))
+    vendor = ScoreEvaluator().fit(answers, y)
     back = there_and_back(vendor, tmp_path / "x")
-    same(back.decide(scores, labels), vendor.decide(scores, labels))
+    same(back.decide(answers), vendor.decide(answers))
 
 
 def test_saving_leaves_the_rejector_alone(tmp_path):
@@ -252,6 +256,7 @@ def test_equal_rejectors_make_equal_manifests(tmp_path):
         assert manifests[0][key] == manifests[1][key]
 
 
+@pytest.mark.slow
 def test_our_own_types_need_no_trust(tmp_path):
     X, y = make_classification(150, random_state=0)
     ice = InductiveEvaluator(LinearSVC(), measure="drift", random_state=0).fit(X, y)

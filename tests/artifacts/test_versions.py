@@ -1,4 +1,4 @@
-"""Files of earlier formats, and files that once were trouble."""
+"""Files of earlier formats, and files that once caused errors."""
 
 import io
 import json
@@ -11,6 +11,7 @@ import pytest
 import sklearn
 
 from tests.artifacts.crafted import members_of, rebuilt, schema_of, with_schema
+from transcendent import Answers
 from transcendent.artifacts import entries, load, open_artifact
 from transcendent.artifacts import versions as find
 from transcendent.errors import ArtifactError, ArtifactVersionWarning
@@ -28,8 +29,8 @@ SERIES = ".".join(sklearn.__version__.split(".")[:2])
 def test_format_1_is_loaded_and_decides_as_it_did(path):
     expected = json.loads((HERE / "v1/expected.json").read_text())[path.stem]
     rejector = load(path, trusted=expected.get("trusted", []))
-    given = (ROWS[:, :2], expected["labels"]) if path.stem == "scores" else (ROWS,)
-    decisions = rejector.decide(*given)
+    rows = Answers(expected["labels"], ROWS[:, :2]) if path.stem == "scores" else ROWS
+    decisions = rejector.decide(rows)
     assert decisions.labels.tolist() == expected["labels"]
     assert decisions.accepted.tolist() == expected["accepted"]
     np.testing.assert_allclose(decisions.credibility, expected["credibility"], atol=1e-12)
@@ -126,7 +127,7 @@ class TestOtherVersions:
 
 @pytest.mark.filterwarnings("ignore")
 def test_fuzzed_files_end_as_they_should(tmp_path):
-    """Mutated, sealed again, and found by the fuzzer to end in different ways."""
+    """Mutated files with a new seal that end in different ways, found by the fuzzer."""
     with ZipFile(io.BytesIO(CORPUS.read_bytes())) as corpus:
         endings = json.loads(corpus.read("endings.json"))
         for name, ending in endings.items():

@@ -1,4 +1,4 @@
-"""Wrote the artifacts of format 1 that must stay loadable; run once, when the format was new."""
+"""Write the artifacts of format 1 that must stay loadable; not run again after the first release."""
 
 import json
 import warnings
@@ -15,6 +15,7 @@ from sklearn.svm import LinearSVC
 from xgboost import XGBClassifier
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
@@ -50,9 +51,9 @@ def write(folder: Path) -> None:
     warnings.simplefilter("ignore")
     folder.mkdir(exist_ok=True)
     np.savez(folder / "rows.npz", X=X)
-    margins = X[:, :2]
-    vendor = ScoreEvaluator().fit(margins, y, y)
-    expected = {"scores": _plain(vendor.decide(margins, y))}
+    answers = Answers(y, X[:, :2])
+    vendor = ScoreEvaluator().fit(answers, y)
+    expected = {"scores": _plain(vendor.decide(answers))}
     save(vendor, folder / "scores.transcendent")
     for name, rejector in REJECTORS.items():
         labels = y if name == "xgboost" else LABELS

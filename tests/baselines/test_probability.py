@@ -61,6 +61,7 @@ def test_agrees_with_credibility_up_to_the_resolution_of_the_bag(seed):
     assert disagreement(seed, (X[:2000], Y[:2000]), X[2000:]) <= 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("TRANSCENDENT_DATA" not in os.environ, reason="TRANSCENDENT_DATA names no folder")
 def test_agrees_with_credibility_over_72_months_of_apigraph():
     apps = load_apigraph()
@@ -116,5 +117,5 @@ def test_a_frozen_detector_is_calibrated_on_all_rows_and_must_know_the_classes()
     frozen = ProbabilityThresholds(FrozenEstimator(detector)).fit(X[1000:2000], Y[1000:2000])
     assert len(frozen.evaluator_.calibration_.scores) == 1000
     three = LogisticRegression().fit(X[:1000], Y[:1000] + (X[:1000, 0] > 1))
-    with pytest.raises(CalibrationError, match="the detector can answer 2"):
+    with pytest.raises(CalibrationError, match="the detector can predict 2"):
         ProbabilityThresholds(FrozenEstimator(three)).fit(X[1000:2000], Y[1000:2000])

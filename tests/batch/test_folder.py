@@ -176,7 +176,7 @@ class TestWhatIsDone:
             decide(ice, table, tmp_path / "by content", digest="content")
         with pytest.raises(BatchError, match="made with another digest"):
             decide(ice, table, tmp_path / "by content")
-        with pytest.raises(ValueError, match="digest is one of footer, content"):
+        with pytest.raises(ValueError, match="digest must be one of footer, content"):
             decide(ice, table, tmp_path / "out", digest="md5")
 
 
@@ -184,9 +184,7 @@ class TestOneRunAtATime:
     def test_a_second_run_is_refused_while_the_first_is_at_work(self, ice, table, tmp_path):
         class Meddling(InductiveEvaluator):
             def decide(self, X):
-                with pytest.raises(
-                    BatchError, match=rf"is being written to by process {os.getpid()} on .*since"
-                ):
+                with pytest.raises(BatchError, match=rf"is in use by process {os.getpid()} on .*since"):
                     decide(ice, table, tmp_path / "out")
                 return super().decide(X)
 
@@ -203,7 +201,7 @@ class TestOneRunAtATime:
         (tmp_path / "out").mkdir()
         with (tmp_path / "out" / "_lock").open("w") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            with pytest.raises(BatchError, match="is being written to by another run"):
+            with pytest.raises(BatchError, match="is in use by another run"):
                 decide(ice, table, tmp_path / "out")
         assert decide(ice, table, tmp_path / "out").rows == N
 

@@ -9,11 +9,12 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcendent.batch.rows import REASONS, Layout
+from transcendent.batch.rows import REASONS, ArrowRows
+from transcendent.tables.layout import Layout
 
 WIDTH = 6
-SPARSE = Layout(("x",), True, None, WIDTH, False)
-WITH_VALUES = Layout(("x",), True, "v", WIDTH, False)
+SPARSE = ArrowRows(Layout(WIDTH), ("x",), whole=True)
+WITH_VALUES = ArrowRows(Layout(WIDTH), ("x",), whole=True, values="v")
 
 indices = st.one_of(st.none(), st.lists(st.one_of(st.none(), st.integers(-1, WIDTH)), max_size=5))
 numbers = st.one_of(st.none(), st.just(float("nan")), st.just(float("inf")), st.floats(-5, 5))
@@ -83,7 +84,7 @@ def test_columns_become_an_array(dtype):
     rng = np.random.default_rng(0)
     wanted = rng.integers(0, 2, (50, 3)).astype(dtype)
     batch = pa.record_batch({f"x{j}": wanted[:, j] for j in range(3)})
-    X, faults = Layout(("x0", "x1", "x2"), False, None, 3, False).rows(batch)
+    X, faults = ArrowRows(Layout(3), ("x0", "x1", "x2")).rows(batch)
     np.testing.assert_array_equal(X, wanted)
     assert X.dtype == (np.float32 if dtype == np.float32 else np.float64)
     assert not faults.any()
@@ -96,10 +97,10 @@ def test_missing_and_infinite_values_are_left_to_the_detector(kind):
     if kind == "vectors":
         flat = pa.array([value for row in rows for value in row])
         batch = pa.record_batch({"x": pa.FixedSizeListArray.from_arrays(flat, 2)})
-        layout = Layout(("x",), True, None, 2, False)
+        layout = ArrowRows(Layout(2), ("x",), whole=True)
     else:
         batch = pa.record_batch({"a": arrays[0], "b": arrays[1]})
-        layout = Layout(("a", "b"), False, None, 2, kind == "frame")
+        layout = ArrowRows(Layout(2, ("a", "b") if kind == "frame" else None), ("a", "b"))
     X, faults = layout.rows(batch)
     assert isinstance(X, pd.DataFrame) == (kind == "frame")
     assert not faults.any()
@@ -111,7 +112,7 @@ def test_missing_and_infinite_values_are_left_to_the_detector(kind):
 def test_what_is_missing_among_whole_numbers_becomes_nan(dtype, whole):
     column = pa.array([1, None, 0], pa.int16()).cast(dtype)
     batch = pa.record_batch({"x": pa.FixedSizeListArray.from_arrays(column, 1) if whole else column})
-    X, faults = Layout(("x",), whole, None, 1, False).rows(batch)
+    X, faults = ArrowRows(Layout(1), ("x",), whole=whole).rows(batch)
     np.testing.assert_array_equal(X, [[1.0], [np.nan], [0.0]])
     assert not faults.any()
 
@@ -126,7 +127,7 @@ def test_frames_have_the_types_of_the_whole_file(tmp_path):
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=2)
     frame = pd.read_parquet(tmp_path / "t.parquet")
-    layout = Layout(tuple(columns), False, None, 4, True)
+    layout = ArrowRows(Layout(4, list(columns)), tuple(columns))
     with pq.ParquetFile(tmp_path / "t.parquet") as file:
         with_nulls = layout.columns_with_nulls(file.metadata)
         batches = list(file.iter_batches(2))
@@ -141,20 +142,20 @@ def test_a_feature_may_have_been_the_index_of_a_frame(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": [3.0, 4.0]})
     frame.set_index("a").to_parquet(tmp_path / "t.parquet")
     (batch,) = pq.ParquetFile(tmp_path / "t.parquet").iter_batches()
-    X, _ = Layout(("a", "b"), False, None, 2, True).rows(batch)
+    X, _ = ArrowRows(Layout(2, ("a", "b")), ("a", "b")).rows(batch)
     pd.testing.assert_frame_equal(X, frame)
 
 
 def test_missing_vectors_are_faults_even_where_nan_is_taken():
     batch = pa.record_batch({"x": pa.array([[1.0, 2.0], None, [3.0, None]], pa.list_(pa.float64(), 2))})
-    X, faults = Layout(("x",), True, None, 2, False).rows(batch.slice(1))
+    X, faults = ArrowRows(Layout(2), ("x",), whole=True).rows(batch.slice(1))
     assert faults.tolist() == [1, 0]
     np.testing.assert_array_equal(X, [[3.0, np.nan]])
 
 
 def test_text():
     batch = pa.record_batch({"mail": ["buy now", None, "hello"]})
-    X, faults = Layout(("mail",), True, None, None, False).rows(batch)
+    X, faults = ArrowRows(Layout(0), ("mail",), whole=True).rows(batch)
     assert X.tolist() == ["buy now", "hello"]
     assert faults.tolist() == [0, 1, 0]
 
@@ -168,11 +169,11 @@ def test_fewer_rows_at_once_the_longer_they_are(tmp_path):
     assert rows_at_once(1) == 1 << 16
     assert rows_at_once(1000) == (1 << 21) // 1000
     assert rows_at_once(1_000_000) == 1 << 4
-    dotted = Layout(("a.b", "a.c"), False, None, 2, False)
+    dotted = ArrowRows(Layout(2), ("a.b", "a.c"))
     pq.write_table(pa.table({"a.b": range(9), "a.c": range(9), "a": range(9)}), tmp_path / "t.parquet")
     group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
     assert dotted.rows_at_once(group) == 1 << 16
     wide = {f"v.{j}": np.zeros(3) for j in range(1 << 10)}
     pq.write_table(pa.table(wide), tmp_path / "t.parquet")
     group = pq.read_metadata(tmp_path / "t.parquet").row_group(0)
-    assert Layout(tuple(wide), False, None, 1 << 10, False).rows_at_once(group) == 1 << 11
+    assert ArrowRows(Layout(1 << 10), tuple(wide)).rows_at_once(group) == 1 << 11

@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from transcendent.artifacts import trial
+from transcendent.artifacts import sandbox
 
 
 @pytest.fixture(scope="module")
@@ -14,8 +14,8 @@ def tried_here():
         _, artifact, trusted, rows = pickle.loads(task)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            trial._use(artifact, trusted, rows)
+            sandbox._use(artifact, trusted, rows)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "_run", run)
+        patch.setattr(sandbox, "_run", run)
         yield

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tests.artifacts.crafted import members_of, rebuilt
 from tests.artifacts.test_refusals import OURS, THEIRS
 from transcendent import InductiveEvaluator
-from transcendent.artifacts import save, trial
+from transcendent.artifacts import sandbox, save
 from transcendent.cli.app import app
 
 X, y = make_classification(300, random_state=0)
@@ -43,10 +43,10 @@ def tried(monkeypatch):
     made = []
 
     def run(task, _):
-        made.append(trial.pickle.loads(task)[3])
+        made.append(sandbox.pickle.loads(task)[3])
 
-    monkeypatch.setattr(trial, "_tried", set())
-    monkeypatch.setattr(trial, "_run", run)
+    monkeypatch.setattr(sandbox, "_tried", set())
+    monkeypatch.setattr(sandbox, "_run", run)
     return made
 
 
@@ -91,22 +91,22 @@ class TestTrials:
         honest = InductiveEvaluator(LinearSVC(), random_state=0).fit(ROWS, y)
         save(honest, tmp_path / "ice")
         save(InductiveEvaluator(LinearSVC(), random_state=0).fit(ROWS, 1 - y), tmp_path / "other")
-        monkeypatch.setattr(trial, "_tried", set())
-        monkeypatch.setattr(trial, "_run", lambda *_: os.replace(tmp_path / "other", tmp_path / "ice"))
+        monkeypatch.setattr(sandbox, "_tried", set())
+        monkeypatch.setattr(sandbox, "_run", lambda *_: os.replace(tmp_path / "other", tmp_path / "ice"))
         out = tmp_path / ("out" if parts else "out.parquet")
         run("decide", tmp_path / "ice", "rows.parquet", *parts, "-o", out)
         assert pd.read_parquet(out)["label"].tolist() == honest.decide(ROWS).labels.tolist()
 
     def test_what_kills_the_trial_does_not_kill_the_command(self, run, monkeypatch):
-        monkeypatch.setattr(trial, "_tried", set())
-        monkeypatch.setattr(trial, "_CODE", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+        monkeypatch.setattr(sandbox, "_tried", set())
+        monkeypatch.setattr(sandbox, "_CODE", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
         assert "ended by SIGSEGV" in run("verify", "ice", code=5).stderr
         assert "ended by SIGSEGV" in run("decide", "ice", "rows.parquet", code=5).stderr
 
 
 class TestSignatures:
     def test_verify_says_what_is_known_of_the_maker(self, run, tried):
-        assert "It is not signed: nothing says who made it" in run("verify", "ice").stdout
+        assert "It is not signed: its author is unknown" in run("verify", "ice").stdout
         assert "signer not verified; pass --public-key" in run("verify", "signed").stdout
         said = run("verify", "signed", "--public-key", "ours.pub").stdout
         assert "It is signed by the owner of the key" in said
@@ -117,19 +117,19 @@ class TestSignatures:
             return run(command[0], artifact, *command[1:], code=5).stderr
 
         monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", str(folder / "ours.pub"))
-        assert "a signature is required" in refused("ice")
+        assert "A signature is required" in refused("ice")
         run(command[0], "signed", *command[1:])
         monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", str(folder / "theirs.pub"))
-        assert "signature was not made" in refused("signed")
+        assert "signature does not match" in refused("signed")
         monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", str(folder / "nowhere.pub"))
         assert "cannot be read: No such file" in refused("signed")
         monkeypatch.setenv("TRANSCENDENT_PUBLIC_KEY", "")
-        assert "is set, but empty" in refused("signed")
+        assert "TRANSCENDENT_PUBLIC_KEY is empty" in refused("signed")
 
 
 class TestVersions:
     def test_verify_names_them(self, run, tried, folder):
-        assert "written under the versions that are here" in run("verify", "ice").stdout
+        assert "written with the installed versions" in run("verify", "ice").stdout
         other = of_another_version(folder, "ice", scikit_learn="1.7.2", numpy="1.0")
         said = run("verify", other).stdout
         assert f"scikit-learn 1.7.2 and is read under {sklearn.__version__}; under numpy 1.0 and" in said
@@ -167,7 +167,7 @@ class TestFiles:
     def test_a_pipe_is_not_replaced(self, run, tried, tmp_path):
         os.mkfifo(tmp_path / "pipe")
         said = run("thresholds", "ice", "-o", tmp_path / "pipe", code=7).stderr
-        assert "pipe cannot be written: it is not a regular file, and is not replaced." in said
+        assert "pipe cannot be written: it is not a regular file, so it is not replaced." in said
         assert (tmp_path / "pipe").is_fifo()
 
     def test_what_is_in_it_does_not_steer_the_terminal(self, run, tried, folder):

@@ -182,7 +182,7 @@ class TestFit:
 
     def test_which_of_several_rejectors(self, folder):
         assert (
-            "--rejector ICE or --rejector probability"
+            "--rejector: experiment.toml has several; choose ICE or probability."
             in run("fit", "experiment.toml", "-o", "x", cwd=folder, code=2).stderr
         )
         assert (
@@ -207,6 +207,7 @@ class TestDecide:
         assert written["accepted"].tolist() == expected.accepted.tolist()
         assert written["credibility"].tolist() == expected.credibility.tolist()
 
+    @pytest.mark.slow
     def test_csv_in_and_out(self, folder, tmp_path):
         pd.read_parquet(folder / "objects.parquet").drop(columns=["verdict", "seen"]).to_csv(
             tmp_path / "new.csv", index=False
@@ -236,6 +237,7 @@ class TestDecide:
         assert "Objects are numbered" in done.stderr
         run("decide", "ice.transcendent", tmp_path / "x.parquet", "--id", "name", cwd=folder, code=4)
 
+    @pytest.mark.slow
     def test_a_closed_pipe(self, folder):
         shell = f"{COMMAND} decide ice.transcendent objects.parquet -o - | head -1; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(
@@ -245,6 +247,7 @@ class TestDecide:
         assert done.stderr == ""
         assert done.returncode in (0, 141)  # 0 if all of it fitted into the pipe
 
+    @pytest.mark.slow
     def test_nobody_reads(self, folder):
         shell = f"({COMMAND} decide ice.transcendent objects.parquet -o -; echo ended with $? >&2) | true"
         done = subprocess.run(
@@ -314,6 +317,7 @@ class TestDecideInParts:
         np.testing.assert_array_equal(found["accepted"], expected.accepted)
         np.testing.assert_array_equal(found["label"], expected.labels)
 
+    @pytest.mark.slow
     def test_a_folder(self, folder, table, tmp_path):
         done = run("decide", folder / "ice.transcendent", "table", "-o", "out", "--p-values", cwd=tmp_path)
         assert "2,400 rows: " in done.stdout
@@ -325,6 +329,7 @@ class TestDecideInParts:
         )
         assert json.loads(said.stdout)["skipped"] == 2400
 
+    @pytest.mark.slow
     def test_a_dask_cluster(self, folder, table, tmp_path, client):
         address = client.scheduler.address
         given = ("decide", folder / "ice.transcendent", "table", "-o", "out", "--scheduler", address)
@@ -342,9 +347,9 @@ class TestDecideInParts:
         [
             (["table"], 2, "needs --out FOLDER"),
             (["table", "-o", "d.parquet"], 2, "needs --out FOLDER"),
-            (["table", "-o", "out", "-w", "2", "--scheduler", "tcp://x:1"], 2, "give one of them"),
-            (["table/0.parquet", "--values", "x"], 2, "go with --workers, --scheduler or a folder"),
-            (["table/0.parquet", "--digest", "content"], 2, "go with --workers, --scheduler or a folder"),
+            (["table", "-o", "out", "-w", "2", "--scheduler", "tcp://x:1"], 2, "choose one"),
+            (["table/0.parquet", "--values", "x"], 2, "need --workers, --scheduler or a folder"),
+            (["table/0.parquet", "--digest", "content"], 2, "need --workers, --scheduler or a folder"),
             (["nothing.parquet"], 2, "there is no file nothing.parquet"),
             (["table", "-o", "out", "--scheduler", "tcp://127.0.0.1:1"], 10, "there is no Dask scheduler"),
             (["table", "-o", "out", "--id", "sha"], 4, "no column 'sha'"),
@@ -368,6 +373,7 @@ class TestDecideInParts:
         shutil.rmtree(full_disk / "out")
         subprocess.run(["mount", "-o", "remount,size=16k", full_disk], check=True)
 
+    @pytest.mark.slow
     def test_ctrl_c_and_on_from_there(self, folder, table, tmp_path):
         frame = pd.read_parquet(folder / "objects.parquet")
         for i in range(60):
@@ -397,7 +403,7 @@ class TestArtifacts:
         assert set(as_json["files"]) == {"calibration-0.npz", "rejector.skops"}
 
     def test_verify(self, folder, tmp_path):
-        assert "is whole" in run("verify", "ice.transcendent", cwd=folder).stdout
+        assert "is complete" in run("verify", "ice.transcendent", cwd=folder).stdout
         damaged = bytearray((folder / "ice.transcendent").read_bytes())
         damaged[1000] ^= 1
         (tmp_path / "damaged").write_bytes(damaged)
@@ -430,15 +436,15 @@ class TestArtifacts:
             cwd=folder,
             code=5,
         )
-        assert "signature was not made" in refused.stderr
+        assert "signature does not match" in refused.stderr
         again = run("thresholds", tmp_path / "s", "-o", tmp_path / "t", cwd=folder)
-        assert "is not; --signing-key KEY signs it" in again.stderr
+        assert "is not; to sign it: --signing-key KEY" in again.stderr
         unsigned = {"TRANSCENDENT_PUBLIC_KEY": str(keys / "ours.pub")}
         assert "not signed" in run("info", "ice.transcendent", cwd=folder, env=unsigned, code=5).stderr
 
     def test_thresholds(self, folder, tmp_path):
         shown = run("thresholds", "ice.transcendent", "--max-rejection", "0.05", cwd=folder)
-        assert "nothing is written" in shown.stdout
+        assert "not written" in shown.stdout
         said = json.loads(
             run(
                 "thresholds",
@@ -529,6 +535,7 @@ class TestBacktest:
         )
         assert said["summary"]["f1_kept"][0] == result.summary()["f1_kept"][0]
 
+    @pytest.mark.slow
     def test_the_default_folder_and_the_report(self, folder):
         assert "kept in experiment" in run("backtest", "experiment.toml", cwd=folder).stdout
         again = run("backtest", "experiment.toml", cwd=folder).stdout
@@ -536,7 +543,7 @@ class TestBacktest:
         changed = TOML.replace("C = 0.1", "C = 1")
         (folder / "changed.toml").write_text(changed)
         refused = run("backtest", "changed.toml", "-o", "experiment", cwd=folder, code=4).stderr
-        assert "replace it: fresh=True, or --fresh" in refused
+        assert "replace its backtest with fresh=True or --fresh" in refused
         fresh = run("backtest", "changed.toml", "-o", "experiment", "--fresh", "--json", cwd=folder)
         assert not json.loads(fresh.stdout)["read"]
         said = run("report", cwd=folder).stdout
@@ -551,6 +558,7 @@ class TestBacktest:
         assert "no finished backtest" in run("report", cwd=tmp_path, code=4).stderr
         assert "there is no folder nowhere" in run("report", "nowhere", cwd=tmp_path, code=4).stderr
 
+    @pytest.mark.slow
     def test_ctrl_c_and_on_from_there(self, folder, tmp_path, monkeypatch):
         slow = TOML.replace(
             "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 60\n[retrain]\nlabels = 20"
@@ -567,7 +575,7 @@ class TestBacktest:
         _, said = process.communicate(timeout=60)
         assert process.returncode == 130
         assert said.strip().splitlines()[-1] == (
-            f"interrupted. What is done is kept in {tmp_path / 'b'}; the same command resumes from there."
+            f"interrupted. Finished work is kept in {tmp_path / 'b'}; the same command resumes from there."
         )
         assert "Traceback" not in said
         done, written = len(list(checkpoints.glob("*.npz"))), []
@@ -580,6 +588,7 @@ class TestBacktest:
         anew = json.loads(run(*command[1:3], "-o", tmp_path / "c", "--json", cwd=folder).stdout)
         assert resumed["summary"] == anew["summary"]
 
+    @pytest.mark.slow
     def test_ctrl_c_in_processes(self, folder, tmp_path):
         (folder / "slow2.toml").write_text(
             TOML.replace("[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 200")
@@ -623,6 +632,7 @@ class TestNoRoomAndNoLeave:
         for path in full_disk.iterdir():
             shutil.rmtree(path)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("arguments", OUTPUTS, ids=lambda a: f"{a[0]} {Path(a[-1]).name}")
     def test_a_read_only_folder(self, folder, finished, tmp_path, arguments):
         if os.geteuid() == 0 and shutil.which("setpriv") is None:
@@ -662,6 +672,7 @@ class TestManners:
         env = {"_TRANSCENDENT_COMPLETE": "complete_bash", "COMP_WORDS": "transcendent ba", "COMP_CWORD": "1"}
         assert run_process(cwd=tmp_path, env=env).stdout.strip() == "backtest"
 
+    @pytest.mark.slow
     def test_progress_is_for_terminals_only(self, folder, tmp_path):
         done = run_process("backtest", "experiment.toml", "-o", tmp_path / "b", cwd=folder)
         assert "\r" not in done.stderr

@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 from transcendent import InductiveEvaluator
 from transcendent.artifacts import save
-from transcendent.cli import describing
+from transcendent.cli import artifacts
 from transcendent.cli.app import app
 from transcendent.cli.console import EXIT_CODES
+from transcendent.experiments import describing
 
 TOML = """
 [data]
@@ -150,7 +151,7 @@ def test_each_failure_has_its_code(run, code, line):
             "fit text.toml -o x.transcendent",
             "text.csv cannot be fitted as it is:\n  b  row 0 of 600 has no number: 'seven'",
         ),
-        ("decide ok.transcendent dates.parquet", r"dates.parquet: the columns \['b'\] hold no numbers"),
+        ("decide ok.transcendent dates.parquet", r"dates.parquet: the columns \['b'\] hold text"),
         ("decide ok.transcendent text.csv", r"text.csv: .* 'seven'\nIt is in row 0, column 1 \('b'\)"),
     ],
 )
@@ -158,6 +159,7 @@ def test_bad_data_is_named_by_its_file(run, line, said):
     assert re.search(said, run(line).stderr)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_not_decided_to_its_end(run):
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
         done = run("decide ok.transcendent x.parquet --scheduler tcp://127.0.0.1:1 --out decided")
@@ -210,12 +212,7 @@ def test_ids_do_not_steer_a_terminal_nor_run_in_a_spreadsheet(run, made):
 def test_csv_on_a_terminal_is_escaped(run, capsys, monkeypatch):
     pd.read_csv("x.csv").head(1).assign(name="a\x1b[2J").to_parquet("ids.parquet")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    from transcendent.cli import deciding
-
-    _, table = deciding.decide_file(
-        Path("ok.transcendent"), Path("ids.parquet"), "name", deciding.Access([], None, False)
-    )
-    deciding.write_table(table, Path("-"))
+    artifacts.decide(Path("ok.transcendent"), "ids.parquet", "-", "name")
     assert "a\\x1b[2J" in capsys.readouterr().out
 
 
@@ -245,14 +242,16 @@ class TestWithoutStreams:
         done = self.ended(made, "info ok.transcendent >&-")
         assert (done.returncode, done.stderr) == (
             7,
-            "error: standard output is closed: to see nothing, send it to /dev/null.\n",
+            "error: standard output is closed; to discard it, redirect it to /dev/null.\n",
         )
 
+    @pytest.mark.slow
     def test_no_standard_error(self, made):
         before = (made / "junk").read_bytes()
         assert self.ended(made, "info junk 2>&-").returncode == 5
         assert (made / "junk").read_bytes() == before
 
+    @pytest.mark.slow
     def test_hardly_an_environment(self, made):
         nowhere = {"HOME": "/nonexistent", "TMPDIR": "/nonexistent", "LC_ALL": "C"}
         kept = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}

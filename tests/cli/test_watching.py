@@ -47,7 +47,10 @@ def test_a_monitor_lives_in_its_state(here):
     assert DriftMonitor.from_json(Path("m.json").read_text(), ice).log_value == pytest.approx(
         expected.log_value
     )
-    assert "leave out threshold" in run("monitor gate 0.csv --state m.json --threshold 9", code=2).stderr
+    assert (
+        "--threshold: m.json exists and has its own"
+        in run("monitor gate 0.csv --state m.json --threshold 9", code=2).stderr
+    )
 
 
 def test_times_order_the_objects(here):

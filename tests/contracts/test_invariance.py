@@ -29,6 +29,7 @@ from transcendent import InductiveEvaluator
 from transcendent._utils.arrays import take_rows
 from transcendent.artifacts import open_artifact, save
 from transcendent.baselines import ProbabilityThresholds
+from transcendent.decisions import declared
 from transcendent.measures import (
     HiddenLayerSVM,
     NeighbourDistance,
@@ -37,7 +38,6 @@ from transcendent.measures import (
     ProbabilityMargin,
 )
 from transcendent.measures.base import FunctionMeasure
-from transcendent.rejectors import Traits
 
 N_TRAIN = 600
 METRICS = ("euclidean", "cosine", "jaccard")
@@ -100,7 +100,7 @@ def cases():
             rejector = InductiveEvaluator(detector, measure=measure, random_state=0)
             yield f"{kind}-{i}-{name_of(pair)}", rejector, kind
     for name, rejector in REJECTORS.items():
-        if not Traits.of(rejector).depends_on_others:
+        if not declared(rejector).depends_on_others:
             yield name, clone(rejector), "dense"
     projected = make_pipeline(PCA(10, random_state=0), LinearSVC())
     yield "squashed margin, single", ProbabilityThresholds(projected, random_state=0), "single"
@@ -191,6 +191,7 @@ def check_from_artifacts(n_objects, folder):
     return len(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of detectors, about generated rows
 @pytest.mark.parametrize("name", CASES)
 def test_alone_in_parts_shuffled_and_with_other_threads(name):

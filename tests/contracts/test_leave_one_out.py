@@ -127,7 +127,7 @@ FEW = (random, three_classes, one_left, wide)
 
 @dataclass(frozen=True)
 class Case:
-    """A detector whose refits converge tightly, measures to judge it by, and data it can be fitted on."""
+    """A detector whose refits converge tightly, measures, and data sets."""
 
     estimator: object
     measures: tuple = ("auto",)
@@ -155,7 +155,7 @@ NAIVE_BAYES = [
 
 
 def bent(estimator):
-    """Some features of `make_classification` are sums of others: bent, they are not."""
+    """Some features of `make_classification` are sums of others: a bend makes them independent."""
     return make_pipeline(FunctionTransformer(np.arctan), estimator)
 
 
@@ -198,7 +198,7 @@ NEIGHBOURS = [
 
 
 class ConvergedLinearSVC(LinearSVC):
-    """Liblinear's answer, taken to the minimum by Newton's method on the whole problem, class by class."""
+    """Liblinear's solution, refined to the minimum by Newton's method, class by class."""
 
     def fit(self, X, y):
         super().fit(X, y)
@@ -310,6 +310,7 @@ def fitted(estimator, measure, cv, X, y):
         return tce.fit(X, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "measure", "data"), RUNS, ids=name)
 def test_exact_shortcuts_give_what_refitting_gives(case, measure, data):
     X, y = data()
@@ -359,7 +360,7 @@ def test_rows_that_share_nothing_with_others_get_0_without_an_intercept(estimato
 
 
 def easy():
-    """Clear enough for forests of other seeds to agree on most rows."""
+    """Data so clear that forests with other seeds agree on most rows."""
     return make_classification(80, 8, n_informative=4, flip_y=0.05, class_sep=1.5, random_state=9)
 
 
@@ -400,6 +401,7 @@ APPROXIMATE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "score", "mean_p"), APPROXIMATE, ids=name)
 def test_approximate_shortcuts_come_close_to_refitting(case, score, mean_p):
     X, y = case.data[0]()
@@ -448,7 +450,7 @@ def test_logistic_steps_that_do_not_converge_are_taken_anew(monkeypatch):
 
 
 def test_logistic_factors_no_matrix_beyond_its_limit(monkeypatch):
-    monkeypatch.setattr(logistic, "LARGEST_ORDER", 4)
+    monkeypatch.setattr(logistic, "MAX_ORDER", 4)
     X, y = few()
     with pytest.raises(NoShortcutError, match="of order 5, more than 4"):
         logistic.logistic(LogisticRegression().fit(X, y), X, y)
@@ -510,16 +512,16 @@ REFUSED = [
     (BernoulliNB(binarize=None), halves, "binarize=None"),
     (BernoulliNB(alpha=1e-18), few_with(3.0), "alpha is so small"),
     (MultinomialNB(alpha=[1.0, 0.0]), two_columns, "alpha=0"),
-    (MultinomialNB(alpha=1e-6), few_with(1e9 * LONELY + 1e-3), "exceeds all others of its feature by far"),
+    (MultinomialNB(alpha=1e-6), few_with(1e9 * LONELY + 1e-3), "far larger than all others of its feature"),
     (LinearDiscriminantAnalysis(solver="eigen"), few, "solver='eigen'"),
     (LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1), few, "shrunk"),
     (LinearDiscriminantAnalysis(priors=[0.0, 1.0]), few, "prior of 0"),
-    (LinearDiscriminantAnalysis(), random, "within-class covariance is nearly of"),
-    (LinearDiscriminantAnalysis(solver="lsqr"), random, "within-class covariance is nearly of"),
-    (LinearDiscriminantAnalysis(), few_with(LONELY), "within-class covariance is nearly of"),
+    (LinearDiscriminantAnalysis(), random, "within-class covariance is nearly singular"),
+    (LinearDiscriminantAnalysis(solver="lsqr"), random, "within-class covariance is nearly singular"),
+    (LinearDiscriminantAnalysis(), few_with(LONELY), "within-class covariance is nearly singular"),
     (LinearDiscriminantAnalysis(), few_with(3.0), "does not vary within the classes"),
     (LinearDiscriminantAnalysis(), mirrored, "class means are equal"),
-    (LinearDiscriminantAnalysis(tol=0.1), in_a_line, "class means are nearly of deficient rank"),
+    (LinearDiscriminantAnalysis(tol=0.1), in_a_line, "class means are nearly linearly dependent"),
     (RidgeClassifier(class_weight="balanced"), few, "class_weight"),
     (RidgeClassifier(positive=True), few, "positive=True"),
     (RidgeClassifier(0.0), few, "alpha of 0"),
@@ -534,17 +536,18 @@ REFUSED = [
     (SVC(kernel="poly", gamma=0.1, coef0=-1.0), few, "coef0 ≥ 0"),
     (SVC(gamma=0.1, class_weight="balanced"), few, "class_weight='balanced'"),
     (SVC(gamma=0.1, decision_function_shape="ovo"), in_a_line, "decision_function_shape='ovr'"),
-    (SVC(kernel="linear", C=1e4, max_iter=100), random, "too badly at this C: scale the features"),
+    (SVC(kernel="linear", C=1e4, max_iter=100), random, "ill-conditioned at this C: scale the features"),
     (LinearSVC(loss="hinge", class_weight="balanced"), few, "class_weight='balanced'"),
     (SVC(kernel="linear"), millions, "C times the kernel of a row with itself is 3e+14, above 1e+09: scale"),
     (LinearSVC(C=1e4), counts, "stopped short of its optimum"),
     (LogisticRegression(C=1e3), separable, "stopped short of its optimum"),
-    (RandomForestClassifier(5, bootstrap=False), few, "every member saw every row"),
-    (BaggingClassifier(n_estimators=5, random_state=0), few, "too few members: n_estimators=5 leaves row"),
-    (ExtraTreesClassifier(5, bootstrap=True, class_weight="balanced"), few, "follows the labels"),
+    (RandomForestClassifier(5, bootstrap=False), few, "every member was fitted on every row"),
+    (BaggingClassifier(n_estimators=5, random_state=0), few, "too few members: row"),
+    (ExtraTreesClassifier(5, bootstrap=True, class_weight="balanced"), few, "changes with the labels"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "data", "words"), REFUSED, ids=name)
 def test_shortcuts_that_do_not_hold_are_refused_with_the_reason(estimator, data, words):
     with np.errstate(all="ignore"):
@@ -569,10 +572,10 @@ def lonely_in_each_class():
 
 
 NOT_EVEN_REFITTED = [
-    (NearestCentroid(), equal_but_one, {}, "all rows are equal but one"),
+    (NearestCentroid(), equal_but_one, {}, "all rows except one are equal"),
     (QuadraticDiscriminantAnalysis(reg_param=0.5), small_class, {}, "too few rows"),
-    (QuadraticDiscriminantAnalysis(), lonely_in_each_class, {}, "class is nearly of deficient rank"),
-    (QuadraticDiscriminantAnalysis(tol=0), few, {"tol": 1e3}, "class is nearly of deficient rank"),
+    (QuadraticDiscriminantAnalysis(), lonely_in_each_class, {}, "class is nearly singular"),
+    (QuadraticDiscriminantAnalysis(tol=0), few, {"tol": 1e3}, "class is nearly singular"),
     (QuadraticDiscriminantAnalysis(), few, {"solver": "eigen"}, "solver='eigen'"),
     (QuadraticDiscriminantAnalysis(), few, {"scalings_": [np.ones(4)] * 2}, "not that of the rows"),
     (LinearDiscriminantAnalysis(), few, {"scalings_": np.ones((4, 1))}, "not that of the rows"),
@@ -589,7 +592,7 @@ def test_shortcuts_leave_it_to_refits_to_fail(estimator, data, changed, words):
 
 
 def test_ridge_factors_no_matrix_beyond_its_limit(monkeypatch):
-    monkeypatch.setattr(least_squares, "LARGEST_ORDER", 3)
+    monkeypatch.setattr(least_squares, "MAX_ORDER", 3)
     X, y = few()
     with pytest.raises(NoShortcutError, match="both rows and columns are more than 3"):
         least_squares.ridge(RidgeClassifier().fit(X, y), X, y)
@@ -606,7 +609,7 @@ def test_support_vectors_check_their_own_refits(monkeypatch):
     monkeypatch.setattr(support_vectors, "MAX_PRODUCT", np.inf)
     X, y = separable()
     X, y = X[:80] * 1e5, y[:80]
-    with pytest.raises(NoShortcutError, match="too badly"):
+    with pytest.raises(NoShortcutError, match="ill-conditioned"):
         support_vectors.support_vectors(SVC(kernel="linear").fit(X, y), X, y)
 
 
@@ -646,7 +649,7 @@ def test_support_vectors_refit_a_few_rows_if_their_paths_are_lost(monkeypatch):
     answer = support_vectors.support_vectors(svm, X, y).decision_function(X)
     np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-8)
     monkeypatch.setattr(support_vectors, "_MAX_REFITS", 3)
-    with pytest.raises(NoShortcutError, match="too badly"):
+    with pytest.raises(NoShortcutError, match="ill-conditioned"):
         support_vectors.support_vectors(svm, X, y)
 
 

@@ -26,8 +26,8 @@ from transcendent import (
     TransductiveEvaluator,
 )
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
+from transcendent.decisions import Fitted, declared, is_rejector
 from transcendent.measures import CombinedMeasure, NeighbourRatio, SecondOpinion, drift_measure
-from transcendent.rejectors import Traits
 
 SVM = LinearSVC(random_state=0)
 PARTS = ["auto", SecondOpinion(BernoulliNB()), NeighbourRatio(3, metric="cosine")]
@@ -58,7 +58,12 @@ Y = np.array(["good", "malicious"])[y]
 NEW = X[600:]
 
 
-@pytest.fixture(params=list(REJECTORS))
+SLOW = ("drift measure",)
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in REJECTORS]
+)
 def rejector(request):
     return clone(REJECTORS[request.param])
 
@@ -127,13 +132,11 @@ def test_decisions_depend_on_other_objects_where_it_declares_so(fitted):
     assert whole is not None
     for size in (1, 20):
         alike = decided_in_parts(fitted, size) == whole
-        assert alike != Traits.of(fitted).depends_on_others
+        assert alike != declared(fitted).depends_on_others
 
 
 def test_those_that_evolve_depend_on_other_objects(fitted):
-    traits = Traits.of(fitted)
-    assert traits.depends_on_others or not traits.evolves
-    assert getattr(fitted, "depends_on_others", False) == traits.depends_on_others
+    assert fitted.depends_on_others or not fitted.evolves
 
 
 def test_takes_sparse_rows(rejector):
@@ -224,3 +227,61 @@ def test_refuses_masked_arrays(rejector):
 def test_refuses_one_class(rejector):
     with pytest.raises(ValueError, match="class"):
         rejector.fit(X, np.full(len(X), "good"))
+
+
+def test_it_is_what_it_declares(fitted):
+    told, decisions = declared(fitted), fitted.decide(NEW)
+    assert told is fitted
+    assert all(isinstance(getattr(told, name), bool) for name in Rejector.__annotations__)
+    assert told.has_p_values == (decisions.p_values is not None)
+    assert told.has_votes == (decisions.votes is not None)
+    assert told.tells_doubt == (decisions.doubts is not None)
+    assert told.can_learn == hasattr(fitted, "learn")
+    assert told.can_rethreshold == hasattr(fitted, "rethreshold")
+    assert not told.judges_scores
+    assert told.fitted.classes.tolist() == ["good", "malicious"]
+    assert told.fitted.n_features == X.shape[1]
+    assert told.fitted.n_rows in (None, 600)
+    assert not told.fitted.lacks_thresholds
+
+
+def test_unfitted_it_declares_what_needs_no_fit(rejector):
+    told = declared(rejector)
+    assert told.fitted.classes is None
+    assert not told.fitted.detectors
+    assert told.evolves == declared(clone(rejector).fit(X[:600], Y[:600])).evolves
+
+
+class Own:
+    """A rejector of a user's own, with nothing but ``predict`` and ``decide``."""
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+    def decide(self, X):
+        sure = np.ones(len(X))
+        return Decisions(self.predict(X), sure > 0, sure, sure, np.array([0, 1]))
+
+
+def test_a_rejector_of_ones_own_has_defaults():
+    told = declared(Own())
+    assert is_rejector(Own())
+    assert not any(vars(told).get(name, False) for name in Rejector.__annotations__)
+    assert told.fitted == Fitted(detectors=[])
+    assert told.what_learns("both") == "anew"
+    with pytest.raises(ValueError, match="what='both'"):
+        told.what_learns("judge")
+
+
+def test_a_rejector_of_ones_own_may_declare():
+    own = Own()
+    own.evolves = own.has_p_values = True
+    own.classes_, own.n_features_in_, own.estimator_ = np.array([0, 1]), 20, SVM
+    own.learn = len
+    told = declared(own)
+    assert told.evolves
+    assert told.has_p_values
+    assert told.can_learn
+    assert not told.can_rethreshold
+    assert told.fitted.n_features == 20
+    assert told.fitted.detectors == [SVM]

@@ -106,7 +106,7 @@ def test_bad_input_is_refused(search, problem):
         return  # which has no choice
     with pytest.raises(ValueError, match="on must be one of"):
         clone(search).set_params(on="luck").find(y, labels, credibility)
-    with pytest.raises(ValueError, match="it is missing"):
+    with pytest.raises(ValueError, match=r"needs the .*: pass it to find"):
         clone(search).set_params(on="confidence").find(y, labels, credibility)
 
 
@@ -115,7 +115,7 @@ def test_bad_constraints_are_refused(search, problem):
     y, labels, credibility, _ = problem
     with pytest.raises(ValueError, match="share between 0 and 1"):
         clone(search).set_params(max_rejection=15).find(y, labels, credibility)
-    with pytest.raises(ValueError, match=r"look like F1\(\) >= 0.8"):
+    with pytest.raises(ValueError, match=r"must look like F1\(\) >= 0.8"):
         clone(search).set_params(constraints=[RejectionRate()]).find(y, labels, credibility)
 
 
@@ -136,7 +136,7 @@ def test_an_object_without_credibility_counts_as_kept(search, problem):
 
 @pytest.mark.parametrize("search", SEARCHES, ids=kind)
 def test_a_class_nobody_was_predicted_as(search):
-    """Nothing is known against its answers; but a guarantee needs something known for them."""
+    """Without evidence its answers are kept, except by a guarantee, which needs evidence to keep them."""
     rng = np.random.default_rng(1)
     y = rng.choice(3, 400, p=[0.55, 0.42, 0.03])
     labels = np.minimum(y, 1)

@@ -86,7 +86,7 @@ def test_repr():
         ({"times": TIMES[:2]}, r"X has 4 rows, but times has shape \(2,\)"),
         ({"extra": {"size": np.zeros((4, 2))}}, r"X has 4 rows, but size has shape \(4, 2\)"),
         ({"times": np.arange(4)}, "times must be datetime64, got int"),
-        ({"times": np.array(["2020", "2021", "NaT", "2022"], "datetime64[Y]")}, "1 of the times are missing"),
+        ({"times": np.array(["2020", "2021", "NaT", "2022"], "datetime64[Y]")}, "times has 1 missing values"),
     ],
 )
 def test_what_does_not_fit_is_refused(change, message):

@@ -65,15 +65,18 @@ def test_tesseract_of_older_releases(tesseract):
         ({"X": {"a": 1}}, r"-X\.json must be a list"),
         ({"X": []}, r"-X\.json must be a list with an entry per object, got \[\]"),
         ({"X": [{"a": 1}, "b", {}]}, r"-X\.json: entry 1 must be a dict, got 'b'"),
-        ({"X": APPS[:2]}, r"do not agree.*-X\.json: 2, .*-y\.json: 3, .*-meta\.json: 3"),
-        ({"y": [0, 1]}, r"do not agree.*-y\.json: 2"),
+        ({"X": APPS[:2]}, r"different numbers of objects.*-X\.json: 2, .*-y\.json: 3, .*-meta\.json: 3"),
+        ({"y": [0, 1]}, r"different numbers of objects.*-y\.json: 2"),
         ({"y": [0, 1, 2]}, r"-y\.json must have only the labels 0 and 1, got 2"),
         ({"y": [0, 1, None]}, r"-y\.json must have only the labels 0 and 1, got None"),
         ({"y": [0, 1, []]}, r"-y\.json must have only the labels 0 and 1, got \[\]"),
-        ({"meta": META[1:]}, r"do not agree.*-meta\.json: 2"),
-        ({"meta": [*META[:2], {"dex_date": "March"}]}, r"-meta\.json: object 2 has no date.*'March'"),
-        ({"meta": [{"sha256": "AA"}, *META[1:]]}, r"-meta\.json: object 0 has no date"),
-        ({"X": [{**app, "sha256": "BB"} for app in APPS]}, r"not in the same order: see sha256 of entry 0"),
+        ({"meta": META[1:]}, r"different numbers of objects.*-meta\.json: 2"),
+        ({"meta": [*META[:2], {"dex_date": "March"}]}, r"-meta\.json: object 2 has no valid date.*'March'"),
+        ({"meta": [{"sha256": "AA"}, *META[1:]]}, r"-meta\.json: object 0 has no valid date"),
+        (
+            {"X": [{**app, "sha256": "BB"} for app in APPS]},
+            r"not in the same order: sha256 of entry 0 differs",
+        ),
     ],
 )
 def test_tesseract_refuses(tesseract, change, message):
@@ -195,10 +198,10 @@ def strange_label(folder):
             r"X_train\.dat has 30 bytes, but 4 labels in y_train\.dat with 5 features each need 80",
         ),
         (cut("y_train.dat", 12), r"X_train\.dat has 80 bytes, but 3 labels"),
-        (cut("y_test.dat", 7), r"y_test\.dat is empty or cut off: 7 bytes"),
-        (cut("y_test.dat", 0), r"y_test\.dat is empty or cut off: 0 bytes"),
+        (cut("y_test.dat", 7), r"y_test\.dat is empty or truncated: 7 bytes"),
+        (cut("y_test.dat", 0), r"y_test\.dat is empty or truncated: 0 bytes"),
         (cut("metadata.csv", 0), r"metadata\.csv has no column appeared, label, sha256, subset"),
-        (drop_last_line, r"do not agree.*test rows of .*metadata\.csv: 1, y_test\.dat: 2"),
+        (drop_last_line, r"different numbers of objects.*test rows of .*metadata\.csv: 1, y_test\.dat: 2"),
         (rename_column, r"metadata\.csv has no column appeared"),
         (strange_label, r"y_test\.dat must have only the labels -1, 0 and 1, got \[0\.0, 7\.0\]"),
     ],
@@ -220,14 +223,14 @@ def test_ember_refuses_another_width_and_subset(ember):
 def test_ember_refuses_metadata_of_other_programs(ember):
     folder = ember(labels={**LABELS, "train": [0, -1, 0, 1]})
     with pytest.raises(
-        ValueError, match=r"metadata\.csv: the label of train row 2 is not the one in y_train\.dat"
+        ValueError, match=r"metadata\.csv: the label of train row 2 differs from y_train\.dat"
     ):
         load_ember(folder, WIDTH)
 
 
 def test_ember_refuses_months_that_are_none(ember):
     folder = ember(months={**MONTHS, "test": ["2018-11", "2018-13"]})
-    with pytest.raises(ValueError, match=r"metadata\.csv: object 5 has no date that can be read: '2018-13'"):
+    with pytest.raises(ValueError, match=r"metadata\.csv: object 5 has no valid date: '2018-13'"):
         load_ember(folder, WIDTH)
 
 
@@ -260,7 +263,7 @@ def test_hidost(hidost, zero):
         (
             PDFS.format(zero=0),
             "2012/08/02\n2012/13/03\n2012/08/02",
-            r"w01\.txt: object 1 has no date.*'2012-13-03'",
+            r"w01\.txt: object 1 has no valid date.*'2012-13-03'",
         ),
         (
             PDFS.format(zero=2),

@@ -14,6 +14,7 @@ from transcendent.datasets import load_apigraph, load_lamda, load_nvd, load_trec
 
 FOLDER = Path(os.environ.get("TRANSCENDENT_DATA", "no folder"))
 LOADERS = [load_apigraph, load_lamda, load_nvd, load_trec07p]
+SCRIPTS = Path(__file__).parents[2] / "benchmarks/data"
 needs_data = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="set TRANSCENDENT_DATA to the folder of the public data"
 )
@@ -32,6 +33,7 @@ def apigraph():
     return load_apigraph(FOLDER)
 
 
+@pytest.mark.slow
 @needs_data
 def test_apigraph(apigraph):
     assert apigraph.X.shape == (320_315, 1_159)
@@ -53,6 +55,7 @@ def test_apigraph_block_of_2012_comes_before_2013(apigraph):
     assert np.sum(apigraph.times < np.datetime64("2013-01")) == np.sum(block == "2012-01to2012-12")
 
 
+@pytest.mark.slow
 @needs_data
 def test_apigraph_deduplicated(apigraph):
     assert len(np.unique(group_equal_rows(apigraph.X)[0])) == 161_153
@@ -109,13 +112,17 @@ def test_the_environment_names_the_folder(monkeypatch):
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_folder_is_needed(load, monkeypatch):
     monkeypatch.delenv("TRANSCENDENT_DATA", raising=False)
-    with pytest.raises(ValueError, match="pass data_home= or set the environment variable TRANSCENDENT_DATA"):
+    name = load.__name__.removeprefix("load_")
+    built = rf"benchmarks/data/{name}\.py builds the files from .*data_home=.* TRANSCENDENT_DATA"
+    with pytest.raises(ValueError, match=built):
         load()
+    assert f"benchmarks/data/{name}.py" in load.__doc__
+    assert (SCRIPTS / f"{name}.py").is_file()
 
 
 @pytest.mark.parametrize("load", LOADERS)
 def test_a_missing_file_is_named(load, tmp_path):
-    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/\w+\.parquet"):
+    with pytest.raises(FileNotFoundError, match=rf"{tmp_path}/\w+\.parquet; benchmarks/data/\w+\.py builds"):
         load(tmp_path)
 
 

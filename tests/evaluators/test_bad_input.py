@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
@@ -131,7 +132,7 @@ class TestEveryEvaluator:
             ("measure", 3, "measure must be"),
             ("search", "exact", "there is no search 'exact'; there are accuracy, auto"),
             ("search", 3, "search must be"),
-            ("p_value", "exact", "forms"),
+            ("p_value", "exact", "p_value must be one of"),
             ("calibration_label", "guessed", "calibration_label must be"),
         ):
             with pytest.raises(ValueError, match=message):
@@ -171,7 +172,7 @@ def test_two_columns_of_one_name_are_named(evaluator):
     fitted = clone(evaluator).fit(rows, y)
     twice = rows.rename(columns={"e": "b"})
     for call in (lambda: fitted.decide(twice), lambda: fitted.fit(twice, y)):
-        with pytest.raises(ValueError, match="X has 2 columns of the name 'b'"):
+        with pytest.raises(ValueError, match="X has 2 columns named 'b'"):
             call()
 
 
@@ -192,7 +193,7 @@ def test_text_that_is_no_number_is_named(kind):
 
 @pytest.mark.parametrize("size", [0, 1, 1.0, -0.1, 5, "half"])
 def test_calibration_size_is_a_share(size):
-    with pytest.raises(ValueError, match="share between 0 and 1"):
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
         InductiveEvaluator(DETECTOR, calibration_size=size).fit(X, y)
 
 
@@ -348,7 +349,7 @@ class TestACallThatFailsChangesNothing:
 
 def test_times_are_refused_where_all_rows_calibrate():
     frozen = FrozenEstimator(LogisticRegression().fit(X, y))
-    with pytest.raises(ValueError, match="pass the recent rows alone"):
+    with pytest.raises(ValueError, match="pass only the recent rows"):
         InductiveEvaluator(frozen).fit(X, y, times=np.arange(300))
 
 
@@ -393,7 +394,7 @@ def test_a_class_unseen_on_one_side_of_the_cut():
 
 def test_a_frozen_detector_and_data_that_disagree():
     three = LogisticRegression().fit(X, np.where(np.arange(300) % 5 == 0, 2, y))
-    with pytest.raises(CalibrationError, match="the detector can answer 2, but y has no object"):
+    with pytest.raises(CalibrationError, match="the detector can predict 2, but y has no object"):
         InductiveEvaluator(FrozenEstimator(three)).fit(X, y)
     two = LogisticRegression().fit(X, y)
     with pytest.raises(CalibrationError, match="y has the label 2, which the detector does not know"):
@@ -410,59 +411,59 @@ class TestScores:
 
     def test_shapes(self):
         with pytest.raises(ValueError, match=r"scores must be \(objects, classes\) = \(300, 2\)"):
-            ScoreEvaluator().fit(np.zeros((300, 3)), y, y)
+            ScoreEvaluator().fit(Answers(y, np.zeros((300, 3))), y)
         with pytest.raises(ValueError, match="a column for each class"):
-            ScoreEvaluator().fit(np.zeros(300), y, y)
-        fitted = ScoreEvaluator().fit(self.scores, y, y)
+            ScoreEvaluator().fit(Answers(y, np.zeros(300)), y)
+        fitted = ScoreEvaluator().fit(Answers(y, self.scores), y)
         with pytest.raises(ValueError, match="scores must be"):
-            fitted.decide(np.zeros((5, 3)), y[:5])
+            fitted.decide(Answers(y[:5], np.zeros((5, 3))))
         with pytest.raises(ValueError, match="scores must be"):
-            fitted.predict_p(np.zeros((5, 3)))
+            fitted.predict_p(Answers(y[:5], np.zeros((5, 3))))
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_nan_and_infinity(self, bad):
         scores = np.where(np.arange(300)[:, None] == 3, bad, self.scores)
         with pytest.raises(ValueError, match="NaN or infinity"):
-            ScoreEvaluator().fit(scores, y, y)
+            ScoreEvaluator().fit(Answers(y, scores), y)
         with pytest.raises(ValueError, match="NaN or infinity"):
-            ScoreEvaluator().fit(self.scores, y, y).decide(scores, y)
+            ScoreEvaluator().fit(Answers(y, self.scores), y).decide(Answers(y, scores))
 
     def test_masked_scores(self):
         with pytest.raises(ValueError, match="scores is a masked array"):
-            ScoreEvaluator().fit(np.ma.masked_greater(self.scores, 0), y, y)
+            ScoreEvaluator().fit(Answers(y, np.ma.masked_greater(self.scores, 0)), y)
         with pytest.raises(ValueError, match="scores is a masked array"):
-            ScoreEvaluator().fit(self.scores, y, y).decide(np.ma.masked_greater(self.scores, 0), y)
+            ScoreEvaluator().fit(Answers(y, self.scores), y).decide(
+                Answers(y, np.ma.masked_greater(self.scores, 0))
+            )
 
     def test_labels(self):
         with pytest.raises(ValueError, match="at least two distinct classes"):
-            ScoreEvaluator().fit(self.scores, np.zeros(300), np.zeros(300))
+            ScoreEvaluator().fit(Answers(np.zeros(300), self.scores), np.zeros(300))
         with pytest.raises(ValueError, match="at least two distinct classes"):
-            ScoreEvaluator().fit(self.scores, y, y, classes=[0, 0])
+            ScoreEvaluator().fit(Answers(y, self.scores), y, classes=[0, 0])
         with pytest.raises(ValueError, match="1d array"):
-            ScoreEvaluator().fit(self.scores, y, None)
+            ScoreEvaluator().fit(Answers(None, self.scores), y)
         with pytest.raises(ValueError, match="labels has labels outside"):
-            ScoreEvaluator().fit(self.scores, y, y + 1)
+            ScoreEvaluator().fit(Answers(y + 1, self.scores), y)
         with pytest.raises(CalibrationError, match="no calibration object has the label 2"):
-            ScoreEvaluator().fit(np.zeros((300, 3)), y, y, classes=[0, 1, 2])
+            ScoreEvaluator().fit(Answers(y, np.zeros((300, 3))), y, classes=[0, 1, 2])
         with pytest.raises(ValueError, match="labels has labels outside"):
-            ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y + 1)
-        with pytest.raises(ValueError, match="one-dimensional"):
-            ScoreEvaluator().fit(self.scores, y, y).decide(self.scores, y[:, None])
-        with pytest.raises(ValueError, match="differ in length: 300, 300, 299"):
-            ScoreEvaluator().fit(self.scores, y, y[:-1])
+            ScoreEvaluator().fit(Answers(y, self.scores), y).decide(Answers(y + 1, self.scores))
+        with pytest.raises(ValueError, match="299 labels for 300 rows of scores"):
+            ScoreEvaluator().fit(Answers(y[:-1], self.scores), y)
         with pytest.raises(ValueError, match="labels of different types"):
-            ScoreEvaluator().fit(self.scores, [0 if label else "spam" for label in y], y)
+            ScoreEvaluator().fit(Answers(y, self.scores), [0 if label else "spam" for label in y])
 
     def test_scores_with_the_wrong_sign_are_noticed(self):
         suspicion = np.where(y == 1, 1.0, -1.0)
         for shift in (0, 50):  # columns have no common scale
             with pytest.warns(CalibrationWarning, match="from probabilities pass -p"):
-                ScoreEvaluator().fit(np.column_stack([-suspicion + shift, suspicion]), y, y)
-            ScoreEvaluator().fit(np.column_stack([suspicion + shift, -suspicion]), y, y)
+                ScoreEvaluator().fit(Answers(y, np.column_stack([-suspicion + shift, suspicion])), y)
+            ScoreEvaluator().fit(Answers(y, np.column_stack([suspicion + shift, -suspicion])), y)
 
     def test_a_rethreshold_that_fails_changes_nothing(self):
         answers = (X[:, 0] > 0).astype(int)
-        vendor = ScoreEvaluator().fit(self.scores, FLIPPED, answers)
+        vendor = ScoreEvaluator().fit(Answers(answers, self.scores), FLIPPED)
         before = frozen_state(vendor)
         for search in (GREEDY, "exact"):
             with pytest.raises(ValueError, match=r"max_rejection|constraint|there is no search|satisf"):
@@ -473,15 +474,15 @@ class TestScores:
         answers = (X[:, 0] > 0).astype(int)
         vendor = ScoreEvaluator(search=GREEDY)
         with pytest.raises(InfeasibleError):
-            vendor.fit(self.scores, FLIPPED, answers)
-        plain = ScoreEvaluator().fit(self.scores, FLIPPED, answers)
+            vendor.fit(Answers(answers, self.scores), FLIPPED)
+        plain = ScoreEvaluator().fit(Answers(answers, self.scores), FLIPPED)
         assert frozen_state(vendor.rethreshold("auto")) == frozen_state(plain)
 
     def test_a_fit_that_fails_leaves_no_evaluator(self):
-        vendor = ScoreEvaluator().fit(self.scores, y, y)
+        vendor = ScoreEvaluator().fit(Answers(y, self.scores), y)
         with pytest.raises(ValueError, match="scores must be"):
-            vendor.fit(np.zeros((300, 5)), y, y)
-        for broken in (lambda: vendor.decide(self.scores, y), lambda: vendor.rethreshold("auto")):
+            vendor.fit(Answers(y, np.zeros((300, 5))), y)
+        for broken in (lambda: vendor.decide(Answers(y, self.scores)), lambda: vendor.rethreshold("auto")):
             with pytest.raises(NotFittedError):
                 broken()
 
@@ -495,11 +496,11 @@ ALL = np.arange(300)
     [
         ((ALL, ALL[150:]), "fold 1 of cv trains on 150 of the 150 rows it calibrates on, such as row 150"),
         ((ALL[:151], ALL[150:]), "fold 1 of cv trains on 1 of the 150 rows it calibrates on"),
-        ((ALL[:150], ALL[150:] + 1), "the test part of fold 1 of cv names row 300, but there are 300"),
-        ((ALL[:150] - 1, ALL[150:]), "the training part of fold 1 of cv names row -1"),
-        ((ALL < 150, ALL >= 150), "the training part of fold 1 of cv must be positions of rows, not bool"),
-        ((ALL[:150], np.repeat(ALL[150:], 2)), "the test part of fold 1 of cv has row 150 twice"),
-        ((ALL, []), "the test part of fold 1 of cv"),
+        ((ALL[:150], ALL[150:] + 1), "the test set of fold 1 of cv names row 300, but there are 300"),
+        ((ALL[:150] - 1, ALL[150:]), "the training set of fold 1 of cv names row -1"),
+        ((ALL < 150, ALL >= 150), "the training set of fold 1 of cv must be positions of rows, not bool"),
+        ((ALL[:150], np.repeat(ALL[150:], 2)), "the test set of fold 1 of cv has row 150 twice"),
+        ((ALL, []), "the test set of fold 1 of cv"),
     ],
 )
 def test_folds_that_leak_or_do_not_exist_are_refused(make, fold, said):

@@ -13,8 +13,9 @@ from sklearn.svm import LinearSVC
 
 from transcendent import Decisions, InductiveEvaluator, RejectionBudget, StreamingBudget
 from transcendent.artifacts import save
+from transcendent.artifacts.sandbox import Access
 from transcendent.batch import decide_table
-from transcendent.cli.deciding import Access, decide_file
+from transcendent.batch.in_memory import decide_file
 from transcendent.temporal import backtest
 
 N = 6000
@@ -158,7 +159,7 @@ class TestStreams:
 
     @pytest.mark.parametrize("rate", [0, 1, 0.0, 1.5, -0.1, None, float("nan")])
     def test_a_rate_is_a_share(self, rate):
-        with pytest.raises(ValueError, match="share"):
+        with pytest.raises(ValueError, match="between 0 and 1"):
             started(rate, 100)
 
     @pytest.mark.parametrize(("rate", "window"), [(0.1, 9), (0.9, 9), (0.5, 1), (0.1, 50.5), (0.5, True)])
@@ -183,12 +184,11 @@ class TestStreams:
         with pytest.raises(ValueError, match="cannot be decided in parts"):
             decide_table(started(0.1, 100), tmp_path / "table", tmp_path / "out")
 
+    @pytest.mark.slow
     def test_a_command_does_not_forget_the_stream(self, tmp_path):
         X, y = make_classification(200, random_state=0)
         ice = InductiveEvaluator(LinearSVC(), random_state=0)
         save(StreamingBudget(ice, rate=0.1).fit(X, y), tmp_path / "stream.transcendent")
         np.savez(tmp_path / "rows.npz", X=X)
-        with pytest.raises(ValueError, match="changes while it decides"):
-            decide_file(
-                tmp_path / "stream.transcendent", tmp_path / "rows.npz", None, Access([], None, False)
-            )
+        with pytest.raises(ValueError, match="changes with each decision"):
+            decide_file(tmp_path / "stream.transcendent", tmp_path / "rows.npz", Access())

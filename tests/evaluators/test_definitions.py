@@ -39,6 +39,7 @@ def same_calibration(a, b):
     np.testing.assert_array_equal(a.p_values, b.p_values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("measure", ["auto", NeighbourRatio(3)])
 def test_approximate_tce_with_as_many_folds_as_rows_is_tce(n_classes, measure):
@@ -301,13 +302,15 @@ class TestAfterwards:
             fitted = clone(evaluator).set_params(p_value=p_value).fit(X, y)
             whole = fitted.decide(new)
             with monkeypatch.context() as patch:
-                patch.setattr("transcendent.evaluators.base._chunk_size", lambda _: 7)
+                for limit in ("_MIN_CHUNK", "_MAX_CHUNK"):
+                    patch.setattr(f"transcendent.evaluators.base.{limit}", 7)
                 for n_jobs in (1, 2):
                     parts = fitted.set_params(n_jobs=n_jobs).decide(new)
                     assert parts.labels.tolist() == whole.labels.tolist()
                     assert parts.p_values.tolist() == whole.p_values.tolist()
                     assert parts.accepted.tolist() == whole.accepted.tolist()
 
+    @pytest.mark.slow
     def test_fitting_in_processes_changes_nothing(self, evaluator):
         X, y = data(300)
         alone = clone(evaluator).fit(X, y)

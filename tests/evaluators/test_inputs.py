@@ -27,6 +27,7 @@ from sklearn.svm import LinearSVC
 from xgboost import XGBClassifier
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     InductiveEvaluator,
     RejectionBudget,
@@ -294,11 +295,13 @@ def test_scores_alone_give_what_the_detector_gives():
     detector = LogisticRegression().fit(X[:200], y[:200])
     ice = InductiveEvaluator(FrozenEstimator(detector)).fit(X[200:400], y[200:400])
     scores = np.column_stack([detector.decision_function(X), -detector.decision_function(X)])
-    labels = detector.predict(X)
-    vendor = ScoreEvaluator().fit(scores[200:400], y[200:400], labels[200:400])
-    ours, theirs = ice.decide(X[400:]), vendor.decide(scores[400:], labels[400:])
+    answers = Answers(detector.predict(X), scores)
+    vendor = ScoreEvaluator().fit(answers[200:400], y[200:400])
+    ours, theirs = ice.decide(X[400:]), vendor.decide(answers[400:])
     assert ours.accepted.tolist() == theirs.accepted.tolist()
-    assert ours.p_values.tolist() == theirs.p_values.tolist() == vendor.predict_p(scores[400:]).tolist()
+    assert ours.p_values.tolist() == theirs.p_values.tolist() == vendor.predict_p(answers[400:]).tolist()
+    assert ours.labels.tolist() == vendor.predict(answers[400:]).tolist()
+    assert vendor.decide(ice.answer(X[400:])).p_values.tolist() == ours.p_values.tolist()
     assert vendor.thresholds_.tolist() == ice.thresholds_.tolist()
 
 
@@ -335,12 +338,12 @@ class Foreign:
 def test_what_is_no_classifier_is_refused_in_one_sentence_with_a_recipe(make, detector):
     X, y = make_classification(100, random_state=0)
     with pytest.raises(
-        TypeError, match=r"it has no fit\. .*ScoreEvaluator\(\)\.fit\(scores, y, labels\)"
+        TypeError, match=r"it has no fit\. .*ScoreEvaluator\(\)\.fit\(Answers\(labels, scores\), y\)"
     ) as caught:
         make(detector).fit(X, y)
     assert "__" not in str(caught.value)
     assert len(str(caught.value)) < 320
-    with pytest.raises(TypeError, match=r"give an instance, LinearSVC\(\)"):
+    with pytest.raises(TypeError, match=r"pass an instance, LinearSVC\(\)"):
         make(LinearSVC).fit(X, y)
 
 
@@ -370,7 +373,7 @@ class TestLabelsInAnotherOrder:
         answers = (self.X[:, 0] > 0).astype(int)
         scores = pd.DataFrame({0: self.X[:, 0], 1: -self.X[:, 0]})
         with pytest.warns(UserWarning, match=self.said):
-            ScoreEvaluator().fit(scores, pd.Series(answers).loc[self.shuffled], answers)
+            ScoreEvaluator().fit(Answers(answers, scores), pd.Series(answers).loc[self.shuffled])
 
     def test_in_learn_and_recalibrate(self):
         ice = InductiveEvaluator(LogisticRegression(), measure=NeighbourRatio(), random_state=0)

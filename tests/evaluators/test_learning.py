@@ -138,12 +138,12 @@ def test_what_cannot_learn_says_so():
     with pytest.raises(ValueError, match="the detector is frozen"):
         frozen.learn(X[ALL], Y[ALL], what="both")
     margin = InductiveEvaluator(FrozenEstimator(ice.estimator_)).fit(X[OLD], Y[OLD])
-    with pytest.raises(ValueError, match=r"frozen, .* and Margin\(\) has no models that could"):
+    with pytest.raises(ValueError, match=r"frozen .* Margin\(\) has no models either"):
         margin.learn(X[ALL], Y[ALL], what="both")
-    with pytest.raises(ValueError, match="what learns is one of"):
+    with pytest.raises(ValueError, match="what must be one of"):
         frozen.learn(X[ALL], Y[ALL], what="model")
     cce = CrossConformalEvaluator(LinearSVC(), measure=OPINION, cv=StratifiedKFold(3)).fit(X[OLD], Y[OLD])
-    with pytest.raises(ValueError, match="learns with a number of folds"):
+    with pytest.raises(ValueError, match="can learn with a number of folds"):
         cce.learn(X[ALL], Y[ALL])
 
 
@@ -159,7 +159,7 @@ def test_other_rows_than_those_of_fit_are_refused_and_change_nothing():
         ice.learn(X[ALL], relabelled)
     with pytest.raises(ValueError, match="are not among these, 2 of them with another label; "):
         ice.learn(X[1:1200], relabelled[1:])
-    said = r"800 of the 800 .* among these \(do the numbers have another precision or type, as float32"
+    said = r"800 of the 800 .* among these \(do the numbers have another precision or type, such as float32"
     with pytest.raises(ValueError, match=said):
         ice.learn(X[ALL].astype(np.float32), Y[ALL])
     with pytest.raises(ValueError, match="features"):
@@ -312,7 +312,7 @@ def test_a_detector_that_learns_a_class_takes_its_judge_along():
     y[800:1000], rows[800:1000, 0] = 2, rows[800:1000, 0] + 20
     ice = fitted(EVALUATORS[0]).learn(rows[ALL], y[ALL], what="detector")
     assert ice.decide(rows[ALL]).p_values.shape == (1200, 3)
-    with pytest.raises(ValueError, match=r"y lacks \[2\], learnt before: give all .* so far, or fit anew"):
+    with pytest.raises(ValueError, match=r"y lacks \[2\], learnt before: pass all .* so far, or fit anew"):
         ice.learn(X[ALL], Y[ALL], what="both")
 
 
@@ -360,7 +360,7 @@ def test_metadata_of_fit_is_asked_for_again():
 def test_a_new_class_with_too_few_rows_is_named(evaluator, least):
     y = Y[ALL].copy()
     y[1200 - least + 1 :] = 7
-    with pytest.raises(ValueError, match=rf"too few different rows of \[7\].* it takes {least}"):
+    with pytest.raises(ValueError, match=rf"too few different rows of \[7\].* need {least}"):
         fitted(evaluator).learn(X[ALL], y, what="both")
 
 
@@ -377,7 +377,7 @@ def test_a_new_class_with_too_few_rows_is_named(evaluator, least):
 def test_rows_that_trained_before_they_were_named_a_class_cannot_calibrate_it(evaluator, each, least):
     learnt = fitted(evaluator).learn(X[ALL], Y[ALL], what="both")
     y = np.where(np.arange(1600) >= 1100, 7, Y)
-    said = rf"no rows of \[7\] that could calibrate{each}: .* at least {least} of each class, or fit anew"
+    said = rf"no rows of \[7\] to calibrate{each}: .* at least {least} new rows of each class, or fit anew"
     with pytest.raises(ValueError, match=said):
         learnt.learn(X[ALL], y[ALL], what="both")
     learnt.learn(X[: 1200 + least], y[: 1200 + least], what="both")
@@ -431,18 +431,6 @@ def test_rows_count_as_the_type_of_fit():
     rows = np.vstack([single[ALL].astype(float), copies])
     with pytest.warns(CalibrationWarning, match="272 of the 672 new rows"):
         ice.learn(rows, np.append(Y[ALL], Y[ice.calibration_rows_[0]]))
-
-
-def test_an_artifact_without_digests_decides_and_says_what_to_do(tmp_path):
-    ice = fitted(EVALUATORS[0])
-    expected = ice.decide(X[NEW]).p_values
-    for name in ("known_rows_", "n_repeated_", "fitted_on_sparse_"):
-        delattr(ice, name)
-    save(ice, tmp_path / "gate")
-    loaded = load(tmp_path / "gate")
-    np.testing.assert_array_equal(loaded.decide(X[NEW]).p_values, expected)
-    with pytest.raises(ValueError, match="saved before rows were known by what they hold: fit it anew"):
-        loaded.learn(X[ALL], Y[ALL])
 
 
 def test_a_measure_is_not_fitted_on_rows_that_a_pipeline_has_not_transformed():

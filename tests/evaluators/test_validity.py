@@ -80,7 +80,10 @@ def test_smoothed_p_values_are_uniform():
     rng, runs = np.random.default_rng(0), 5000
     scores = rng.integers(0, 4, (runs, 21)).astype(float)  # many ties
     p = np.array(
-        [p_values(row[:1], row[1:], form="smoothed", random_state=rng.integers(1 << 31))[0] for row in scores]
+        [
+            p_values(row[:1], row[1:], p_value="smoothed", random_state=rng.integers(1 << 31))[0]
+            for row in scores
+        ]
     )
     for level in LEVELS:
         hits = int(np.sum(p <= level))
@@ -94,7 +97,7 @@ def test_the_papers_form_exceeds_its_level_by_about_one_over_n():
     n, runs, level = 20, 40_000, 0.05
     scores = rng.random((runs, n + 1))
     p = {
-        form: np.array([p_values(row[:1], row[1:], form=form)[0] for row in scores])
+        form: np.array([p_values(row[:1], row[1:], p_value=form)[0] for row in scores])
         for form in ("paper", "plus_one")
     }
     hits = int(np.sum(p["paper"] <= level))

@@ -15,8 +15,8 @@ from sklearn.svm import LinearSVC
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from benchmarks.gate import parts
-from benchmarks.gate.parts import cluster_in
+from tests.gate import processes
+from tests.gate.processes import cluster_in
 from transcendent import InductiveEvaluator, save
 from transcendent.cli.app import app
 from transcendent.gate import GateClient, model
@@ -74,6 +74,12 @@ def drop_all(engine):
             for table in ("item", "payload"):
                 connection.execute(text(f"DROP TABLE {partition(table, month)}"))
         connection.execute(text("DELETE FROM identity"))
+
+
+def pretend_version(engine, version):
+    """Let a database seem to have another version."""
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
 
 
 @pytest.fixture
@@ -152,7 +158,7 @@ def artifact(rejector, tmp_path_factory):
     return path
 
 
-class Gate(parts.Gate):
+class Gate(processes.Gate):
     """A gate in a process of its own, and clients of it."""
 
     def __init__(self, *given, **settings) -> None:

@@ -27,7 +27,7 @@ from transcendent.gate.access import (
 from transcendent.gate.app import create_app
 from transcendent.gate.database import connect
 from transcendent.gate.routes import RULES
-from transcendent.gate.settings import Settings
+from transcendent.gate.settings import GateSettings
 
 WRONG = "tg_0123456789ab_cXVpdGUgd3JvbmcsIHF1aXRlIHdyb25nLCBpbmRlZWQ"
 
@@ -59,7 +59,7 @@ def tokens(gate):
 
 
 def test_every_route_has_a_rule_and_every_rule_a_route():
-    app = create_app(Settings(database="postgresql://nobody@127.0.0.1/none"), None).app
+    app = create_app(GateSettings(database="postgresql://nobody@127.0.0.1/none"), None).app
     paths = app.openapi()["paths"]
     described = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert described | {("GET", "/openapi.json")} == set(RULES)
@@ -267,7 +267,7 @@ def test_tokens_that_cannot_be_made(engine):
     tokens = Tokens(engine)
     tokens.create("ann", "client")
     for name, role, said in (
-        ("ann", "analyst", "there is a token for 'ann': revoke it first"),
+        ("ann", "analyst", "'ann' already has a token: revoke it first"),
         ("bob", "root", "one of client, analyst, operator, not 'root'"),
         ("", "client", "1 to 100 printable"),
         ("a\nb", "client", "1 to 100 printable"),
@@ -275,7 +275,7 @@ def test_tokens_that_cannot_be_made(engine):
     ):
         with pytest.raises(TokenError, match=said):
             tokens.create(name, role)
-    with pytest.raises(TokenError, match="there is no token for 'bob'"):
+    with pytest.raises(TokenError, match="'bob' has no valid token"):
         tokens.revoke("bob")
     assert [(each["name"], each["role"]) for each in tokens.list()] == [("ann", "client")]
 

@@ -10,10 +10,11 @@ from tests.gate.test_commands import given, items, run  # noqa: F401
 from tests.gate.test_database import fill, this_month
 from transcendent.gate.check import check, repair
 from transcendent.gate.database import DatabaseError, connect, drop_months, make_month, month_of, partition
-from transcendent.gate.features import Layout, encode
+from transcendent.gate.features import encode
 from transcendent.gate.intake import _key, keep, register
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
+from transcendent.tables.layout import Layout
 
 
 @pytest.fixture
@@ -49,10 +50,10 @@ def this(engine, table):
         ("UPDATE {item} SET state = 1", ["2 counts that", "3 items marked as labelled without a label"], 1),
         ("UPDATE item SET state = 0", ["3 items that have a label and wait"], 1),
         ("UPDATE item SET holder = 'ann'", ["3 items with a label that are held"], 1),
-        ("DROP TABLE item_2020_01", ["no partition for 2020-01, which the table month has"], 0),
+        ("DROP TABLE item_2020_01", ["no partition for 2020-01, which is in the table month"], 0),
         (
             "DELETE FROM month WHERE number = 600",
-            ["a partition for 2020-01, which the table month does not"],
+            ["a partition for 2020-01, which is not in the table month"],
             0,
         ),
     ],
@@ -105,7 +106,7 @@ def test_a_lost_month_that_comes_from_a_backup_after_a_repair_is_kept_once(engin
             connection.execute(text(f"CREATE TABLE backup_{table} AS TABLE {table}"))
             connection.execute(text(f"DROP TABLE {this(engine, table)}"))
     found = check(engine)[0]
-    assert found.way_out == "--repair creates it; its items have to come from a backup."
+    assert found.way_out == "--repair creates it; restore its items from a backup."
     for _ in range(repairs):
         repair(engine)
     assert len(identities(engine)) == (6 if repairs == 1 else 0)  # the second one gives the items up
@@ -128,7 +129,7 @@ def test_objects_that_were_kept_twice_are_said(engine):
         connection.execute(text("DELETE FROM identity"))
     fill_by_key(engine)
     (found,) = check(engine)
-    assert found.what == "6 items of objects that another item is kept of"
+    assert found.what == "6 items whose object has another item"
     repair(engine)
     assert check(engine) == [found]
 
@@ -141,8 +142,8 @@ def test_a_detached_partition_is_named_with_what_to_do(engine, table):
         connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
     found, *others = check(engine)
     assert [each.what for each in others if "counts" not in each.what] == []
-    assert f"there is a table {name} that is no partition of {table}: attach it again" in found.way_out
-    with pytest.raises(DatabaseError, match=f"there is a table {name} that is no partition"):
+    assert f"the table {name} is not attached to {table}: attach it" in found.way_out
+    with pytest.raises(DatabaseError, match=f"the table {name} is not attached"):
         repair(engine)
     with engine.begin() as connection:
         connection.exec_driver_sql(found.way_out[found.way_out.index("(") + 1 : found.way_out.rindex(")")])
@@ -164,13 +165,13 @@ def test_partitions_of_other_names_are_left_alone(filled):
 
 
 def test_the_command_says_what_is_wrong_and_ends_with_a_code(run, given, items, own_engine):  # noqa: F811
-    assert run("check").stdout == "nothing is wrong.\n"
+    assert run("check").stdout == "no contradictions.\n"
     assert json.loads(run("check", "--json").stdout) == {"problems": []}
     with own_engine.begin() as connection:
         connection.execute(text("DELETE FROM tally"))
     said = run("check", code=4).stdout
-    assert "counts that differ from a scan: counts() is wrong; --repair counts anew." in said
-    assert "nothing is wrong" in run("check", "--repair").stdout
+    assert "counts that differ from a scan: counts() is wrong; --repair recounts." in said
+    assert "no contradictions" in run("check", "--repair").stdout
     assert Quarantine(own_engine).counts()["labelled"] == 1
     assert "there are partitions up to " in run("months").stderr
 

@@ -13,8 +13,8 @@ from lightgbm import LGBMClassifier
 from sklearn.svm import LinearSVC
 from sqlalchemy import text
 
-from benchmarks.gate.parts import cluster_in
 from tests.gate.conftest import gate_of, tables_on, with_tables
+from tests.gate.processes import cluster_in
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, save
 from transcendent.artifacts import open_artifact
 from transcendent.errors import GateError
@@ -283,6 +283,7 @@ def test_no_objects_and_too_many(sender, problem):
     assert error.value.status == 413
 
 
+@pytest.mark.postgresql
 def test_without_a_database_what_is_accepted_is_answered_and_what_is_rejected_is_not(
     artifact, rejector, problem, tmp_path_factory
 ):

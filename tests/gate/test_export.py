@@ -13,11 +13,11 @@ from sklearn.svm import LinearSVC
 
 from transcendent import InductiveEvaluator
 from transcendent.gate.export import _labelled, export_labelled, read_labelled, schema
-from transcendent.gate.features import Layout
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
 from transcendent.measures import SecondOpinion
+from transcendent.tables.layout import Layout
 
 NUMBERS, TRUTH = make_classification(400, n_features=8, n_informative=5, random_state=1)
 TRUTH = TRUTH * 7 - 3  # classes -3 and 4

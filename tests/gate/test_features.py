@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transcendent.gate.features import LONGEST_ID, Layout, decode, encode
+from transcendent.gate.features import LONGEST_ID, decode, encode, read_rows
+from transcendent.tables.layout import Layout
 
 WIDTH, NAMES = 4, ["a", "b", "c", "d"]
 PLAIN, NAMED = Layout(WIDTH), Layout(WIDTH, NAMES)
@@ -115,7 +116,7 @@ def decoded(encoded, width):
 
 
 def encoded(layout, objects):
-    parsed = layout.read(objects)
+    parsed = read_rows(layout, objects)
     assert not parsed.problems
     by_place = {}
     for group in parsed.groups:
@@ -129,7 +130,7 @@ def same_bits(a, b):
 
 
 def test_dense_objects_are_an_array():
-    (group,) = PLAIN.read([GOOD[0], GOOD[3]]).groups
+    (group,) = read_rows(PLAIN, [GOOD[0], GOOD[3]]).groups
     assert isinstance(group.rows, np.ndarray)
     np.testing.assert_array_equal(group.rows, ROWS[[0, 3]])
     assert np.signbit(group.rows[0, 3])
@@ -146,7 +147,7 @@ def test_sparse_objects_are_the_matrix_that_scipy_makes():
         objects.append(
             {"id": f"{i}", "positions": sent.indices[order].tolist(), "values": sent.data[order].tolist()}
         )
-    (group,) = Layout(30).read(objects).groups
+    (group,) = read_rows(Layout(30), objects).groups
     for name in ("data", "indices", "indptr"):
         np.testing.assert_array_equal(getattr(group.rows, name), getattr(sent, name))
     assert group.rows.shape == sent.shape
@@ -155,7 +156,7 @@ def test_sparse_objects_are_the_matrix_that_scipy_makes():
 
 def test_named_objects_are_a_frame_and_so_are_dense_ones_of_a_detector_with_names():
     for objects, places in (([GOOD[2], GOOD[5]], [2, 5]), ([GOOD[0], GOOD[3]], [0, 3])):
-        (group,) = NAMED.read(objects).groups
+        (group,) = read_rows(NAMED, objects).groups
         pd.testing.assert_frame_equal(group.rows, pd.DataFrame(ROWS[places], columns=NAMES))
 
 
@@ -167,14 +168,14 @@ def test_true_and_false_are_one_and_zero_as_values_but_no_positions(last):
         {"id": "1", "positions": [0, 1, 2, 3], "values": sent},
         {"id": "2", "features": dict(zip(NAMES, sent, strict=True))},
     ]
-    for row in rows_by_place(NAMED.read(objects)).values():
+    for row in rows_by_place(read_rows(NAMED, objects)).values():
         np.testing.assert_array_equal(row, np.array([1, 0, 2, last], dtype=float))
-    bad = NAMED.read([{"id": "1", "positions": [0, True], "values": [1, 1]}])
+    bad = read_rows(NAMED, [{"id": "1", "positions": [0, True], "values": [1, 1]}])
     assert bad.problems[0].field == "positions[1]"
 
 
 def test_forms_may_be_mixed_in_a_request():
-    parsed = NAMED.read(GOOD)
+    parsed = read_rows(NAMED, GOOD)
     assert parsed.ids == [f"g{i}" for i in range(6)]
     assert [group.places.tolist() for group in parsed.groups] == [[0, 3], [1, 4], [2, 5]]
     for place, row in rows_by_place(parsed).items():
@@ -182,19 +183,19 @@ def test_forms_may_be_mixed_in_a_request():
 
 
 def test_nothing_is_read_of_nothing():
-    parsed = NAMED.read([])
+    parsed = read_rows(NAMED, [])
     assert (parsed.ids, parsed.groups, parsed.problems) == ([], [], {})
 
 
 @pytest.mark.parametrize("name", ["x" * LONGEST_ID, "ä ☃ 漢", "a b/c:d", "'; DROP TABLE item; --"])
 def test_ids_may_be_any_printable_text(name):
-    parsed = PLAIN.read([{"id": name, "values": [1, 2, 3, 4]}])
+    parsed = read_rows(PLAIN, [{"id": name, "values": [1, 2, 3, 4]}])
     assert (parsed.ids, parsed.problems) == ([name], {})
 
 
 @pytest.mark.parametrize(("bad", "field"), BAD)
 def test_a_bad_object_has_one_problem_and_the_others_have_their_rows(bad, field):
-    parsed = NAMED.read([*GOOD[:3], bad, *GOOD[3:]])
+    parsed = read_rows(NAMED, [*GOOD[:3], bad, *GOOD[3:]])
     assert list(parsed.problems) == [3]
     assert parsed.problems[3].field == field
     assert parsed.problems[3].message.endswith((".", "?"))
@@ -206,23 +207,23 @@ def test_a_bad_object_has_one_problem_and_the_others_have_their_rows(bad, field)
 
 @pytest.mark.parametrize(("bad", "field"), BAD)
 def test_a_bad_object_alone_has_the_same_problem(bad, field):
-    parsed = NAMED.read([bad])
+    parsed = read_rows(NAMED, [bad])
     assert [problem.field for problem in parsed.problems.values()] == [field]
     assert parsed.groups == []
-    assert parsed.problems[0] == NAMED.read([*GOOD, bad, *GOOD]).problems[6]
+    assert parsed.problems[0] == read_rows(NAMED, [*GOOD, bad, *GOOD]).problems[6]
 
 
 def test_each_of_many_bad_objects_has_its_problem():
     bad = [each for each, _ in BAD]
     objects = [each for pair in zip_longest(bad, GOOD * 20) for each in pair if each is not None]
-    parsed = NAMED.read(objects)
+    parsed = read_rows(NAMED, objects)
     expected = [field for each, field in BAD if each is not None]
     assert [parsed.problems[place].field for place in sorted(parsed.problems)] == expected
     assert len(rows_by_place(parsed)) == len(GOOD) * 20
 
 
 def test_names_are_no_use_to_a_detector_without_any():
-    parsed = PLAIN.read([GOOD[0], GOOD[2]])
+    parsed = read_rows(PLAIN, [GOOD[0], GOOD[2]])
     assert parsed.problems[1].field == "features"
     assert "send values" in parsed.problems[1].message
     assert list(rows_by_place(parsed)) == [0]
@@ -230,13 +231,13 @@ def test_names_are_no_use_to_a_detector_without_any():
 
 def test_problems_say_what_would_be_right():
     def message(bad):
-        return NAMED.read([bad]).problems[0].message
+        return read_rows(NAMED, [bad]).problems[0].message
 
     assert "fitted on 4 features" in message({"id": "x", "values": [1]})
     assert "missing: c, d" in message({"id": "x", "features": {"a": 1, "b": 1}})
     assert "from 0 to 3" in message({"id": "x", "positions": [4], "values": [1]})
     assert len(message({"id": "x", "values": ["y" * 10_000] * 4})) < 200
-    close = Layout(2, ["size", "entropy"]).read([{"id": "x", "features": {"size": 1, "Entropie": 2}}])
+    close = read_rows(Layout(2, ["size", "entropy"]), [{"id": "x", "features": {"size": 1, "Entropie": 2}}])
     assert "did you mean 'entropy'?" in close.problems[0].message
 
 
@@ -244,7 +245,7 @@ def test_only_the_first_unknown_name_gets_a_suggestion():
     many = [{"id": "x", "features": {"size": 1, f"entropy{i}": 2}} for i in range(3)]
     layout = Layout(2, ["size", "entropy"])
     for _ in range(2):
-        said = [problem.message for problem in layout.read(many).problems.values()]
+        said = [problem.message for problem in read_rows(layout, many).problems.values()]
         assert "did you mean" in said[0]
         assert said[1:] == ["no such feature."] * 2
 

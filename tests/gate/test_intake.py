@@ -13,10 +13,11 @@ from sqlalchemy.exc import IntegrityError
 from tests.gate.conftest import drop_all
 from transcendent.decisions import Decisions
 from transcendent.gate.database import connect, drop_months, make_month, month_of
-from transcendent.gate.features import Layout, decode
+from transcendent.gate.features import decode
 from transcendent.gate.intake import AUDITED, REJECTED, Draw, audit_secret, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
+from transcendent.tables.layout import Layout
 
 SECRET = bytes(range(32))
 NOBODY = Draw(SECRET, 0)

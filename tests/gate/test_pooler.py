@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
-from benchmarks.gate.parts import free_port
 from tests.gate.conftest import database_on, gate_of
+from tests.gate.processes import free_port
 from tests.gate.test_database import fill
 from tests.gate.test_quarantine import rows
 from transcendent.gate.access import Tokens
@@ -61,10 +61,10 @@ def pooled(server, tmp_path_factory):
 
 
 def test_the_quarantine_works(pooled, tmp_path):
-    engine = connect(pooled, 8, seconds=20)
+    engine = connect(pooled, 8, timeout=20)
     assert migrate(engine, "0001") == "0001"
     migrate(engine)
-    quarantine = Quarantine(engine, most_held=50)
+    quarantine = Quarantine(engine, max_held=50)
 
     def work(number):
         for turn in range(10):

@@ -21,19 +21,20 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.gate.conftest import drop_all
 from transcendent.gate.database import connect, drop_months, make_month, make_months, month_of
-from transcendent.gate.features import Layout, encode
+from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED, keep, register
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import (
     _BY_INDEX,
     _COUNTED,
     _HELD,
-    MOST_CLAIMED,
+    MAX_CLAIMED,
     ConflictError,
     LabelError,
     NoItemError,
     Quarantine,
 )
+from transcendent.tables.layout import Layout
 
 MODEL = Model(None, "d" * 64, Layout(3), ["goodware", "malware"], {})
 
@@ -162,7 +163,7 @@ def test_two_analysts_never_get_the_same_item(shared_database, engine):
     for number, each in list(enumerate(got))[:10]:
         mine = {item["id"] for item in quarantine.held(f"analyst {number}")}
         assert mine <= set(each)
-        assert len(mine) == min(len(each), MOST_CLAIMED)
+        assert len(mine) == min(len(each), MAX_CLAIMED)
     assert quarantine.counts()["held"] == 10_000
     own.dispose()
 
@@ -328,7 +329,7 @@ def test_labels_are_those_of_the_model_that_decided(engine, quarantine):
 def test_there_is_no_other_item(quarantine, fill, act):
     fill([0])
     args = {"resolve": ("ann", 5, "malware"), "skip": ("ann", 5), "undo": ("ann", 5), "show": (2**62,)}
-    with pytest.raises(NoItemError, match="no item"):
+    with pytest.raises(NoItemError, match="does not exist"):
         getattr(quarantine, act)(*args[act])
 
 
@@ -384,7 +385,7 @@ def test_others_labels_are_undone_by_operators_alone(quarantine, fill):
     fill([0])
     item = one(quarantine)
     quarantine.resolve("ann", item, "malware")
-    with pytest.raises(ConflictError, match="last label is by ann: only an operator"):
+    with pytest.raises(ConflictError, match="last label is by ann: only they or an operator"):
         quarantine.undo("bob", item)
     assert quarantine.undo("bob", item, anyone=True)["author"] == "bob"
 
@@ -498,7 +499,7 @@ def test_counts_are_of_all_states(quarantine, fill):
 
 class TestLimit:
     def test_nobody_holds_more_than_the_most_and_the_answer_says_so(self, engine, fill):
-        quarantine = Quarantine(engine, most_held=5)
+        quarantine = Quarantine(engine, max_held=5)
         fill(range(20))
         first = quarantine.claim("ann", 3)
         assert (len(first.items), first.room) == (3, 2)
@@ -513,7 +514,7 @@ class TestLimit:
         assert (len(third.items), third.room) == (3, 0)
 
     def test_what_has_expired_makes_room_and_only_then_is_given_up(self, engine, fill):
-        quarantine = Quarantine(engine, lease=0.02, most_held=4)
+        quarantine = Quarantine(engine, lease=0.02, max_held=4)
         fill(range(20))
         first = ids(quarantine.claim("ann", 3))
         with engine.begin() as connection:  # so that the next claim gets others
@@ -528,7 +529,7 @@ class TestLimit:
             quarantine.resolve("ann", first[1], "malware")
 
     def test_the_limit_holds_for_claims_at_once(self, engine, fill):
-        quarantine = Quarantine(engine, most_held=10)
+        quarantine = Quarantine(engine, max_held=10)
         fill(range(60))
         with ThreadPoolExecutor(8) as pool:
             claimed = list(pool.map(lambda _: quarantine.claim("ann", 3), range(8)))
@@ -629,7 +630,7 @@ class TestCounts:
             body = connection.execute(text("SELECT pg_get_functiondef('tally_items'::regproc)")).scalar_one()
             connection.exec_driver_sql(body.replace("random() < 0.003", "random() < 0.5"))
         own = connect(shared_database, 8)
-        quarantine, seen = Quarantine(own, most_held=1000), []
+        quarantine, seen = Quarantine(own, max_held=1000), []
 
         def work(number):
             for turn in range(6):

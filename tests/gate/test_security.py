@@ -267,9 +267,11 @@ def test_many_slow_clients_keep_nobody_waiting(gate, http):
     try:
         for raw in slow:
             raw.sendall(b"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nContent-Le")
-        start = time.monotonic()
         assert http.get("/v1/model").status_code == 200
-        assert time.monotonic() - start < 5
+        for raw in slow:  # none was given up in the meantime
+            raw.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                raw.recv(1)
     finally:
         for raw in slow:
             raw.close()

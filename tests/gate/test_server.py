@@ -26,15 +26,15 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from typer.testing import CliRunner
 
-from tests.gate.conftest import Forked, ForkedGate, away, gate_of, tables_on
+from tests.gate.conftest import Forked, ForkedGate, away, gate_of, pretend_version, tables_on
 from tests.gate.conftest import serve as serve_gate
-from transcendent import InductiveEvaluator, RejectionBudget, ScoreEvaluator, StreamingBudget, save
+from transcendent import Answers, InductiveEvaluator, RejectionBudget, ScoreEvaluator, StreamingBudget, save
 from transcendent.baselines import CPReject
 from transcendent.cli.app import app
 from transcendent.errors import GateError, GateSettingsError
 from transcendent.gate import GateClient, model
 from transcendent.gate import server as gate_server
-from transcendent.gate.database import connect, migrate
+from transcendent.gate.database import connect
 from transcendent.gate.server import listen, notify, seconds_between_beats
 
 
@@ -84,10 +84,13 @@ class TestReady:
 
     def test_it_is_not_ready_with_tables_of_another_version(self, gate):
         engine = connect(gate.database)
-        migrate(engine, "0001")
+        pretend_version(engine, "0000")
         said = until(lambda: asked(gate, 503))["detail"]
-        assert "the database has version 0001, this gate needs 0003: run 'transcendent gate migrate'." in said
-        migrate(engine)
+        assert (
+            "the database has version 0000, but this gate needs 0001: run 'transcendent gate migrate'."
+            in said
+        )
+        pretend_version(engine, "0001")
         engine.dispose()
         assert until(lambda: asked(gate, 200))
 
@@ -132,7 +135,7 @@ class TestLogs:
             connection.execute(text("UPDATE payload SET features = '\\x03ff'"))
         engine.dispose()
         with pytest.raises(
-            GateError, match=r"500: the gate failed; its log has request [0-9a-f]{32}"
+            GateError, match=r"500: the gate failed: see its log for request [0-9a-f]{32}"
         ) as error:
             ann.show(item)
         name = str(error.value).rpartition(" ")[2].rstrip(".")
@@ -251,7 +254,7 @@ def test_a_taken_port_is_said_before_a_gate_is_ready(gate, artifact, tmp_path):
         second = ForkedGate(gate.database, artifact, log, port=gate.port, share_port=shared)
         assert second.process.wait(60) == 2
         (line,) = log.read_text().splitlines()
-        assert line.startswith(f"error: port {gate.port} of 127.0.0.1 is taken by another process")
+        assert line.startswith(f"error: port {gate.port} of 127.0.0.1 is in use by another process")
 
 
 def test_an_address_that_is_not_here():
@@ -265,7 +268,7 @@ def test_an_address_that_is_not_here():
 def strict(server, artifact, tmp_path_factory):
     """A gate that gives its clients a second, and takes ten of them."""
     folder = tmp_path_factory.mktemp("strict")
-    with tables_on(server) as url, gate_of(url, artifact, folder, seconds=1, most_connections=10) as gate:
+    with tables_on(server) as url, gate_of(url, artifact, folder, timeout=1, max_connections=10) as gate:
         yield gate
 
 
@@ -281,8 +284,8 @@ class TestClients:
         ],
     )
     def test_a_slow_request_is_given_up(self, strict, sent):
-        with socket.create_connection(("127.0.0.1", strict.port), timeout=20) as raw:
-            started = time.monotonic()
+        started = time.monotonic()
+        with socket.create_connection(("127.0.0.1", strict.port), timeout=60) as raw:
             if sent.count(b"GET") == 2:
                 raw.sendall(sent[:-7])
                 assert raw.recv(10_000).startswith(b"HTTP/1.1 200")
@@ -292,7 +295,7 @@ class TestClients:
             with suppress(ConnectionError):
                 while raw.recv(10_000):
                     pass
-            assert 0.5 < time.monotonic() - started < 15
+        assert time.monotonic() - started > 0.5
 
     def test_an_answer_that_nobody_reads_is_given_up(self, strict):
         token = strict.token("deaf", "client")
@@ -385,7 +388,7 @@ class TestRefusals:
         code, line = serve("--database", database)
         assert (
             code,
-            line.startswith("error: artifact is not set: name it, as in 'gate serve ARTIFACT'"),
+            line.startswith("error: artifact is not set: run 'transcendent gate serve ARTIFACT'"),
         ) == (2, True)
 
     def test_an_artifact_that_is_not_there(self, serve, database):
@@ -395,7 +398,7 @@ class TestRefusals:
 
     def test_no_database(self, serve, artifact):
         code, line = serve(artifact)
-        assert (code, "put it in TRANSCENDENT_GATE_DATABASE, or in the file" in line) == (2, True)
+        assert (code, "set TRANSCENDENT_GATE_DATABASE, or add it to the file" in line) == (2, True)
 
     def test_a_database_that_is_not_there(self, serve, artifact, database):
         code, line = serve(artifact, "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate")
@@ -418,10 +421,10 @@ class TestRefusals:
         X, y = problem
         scores = LinearSVC(random_state=0).fit(X[:500], y[:500]).decision_function(X[500:1000])
         answers = [["goodware", "malware"][int(score > 0)] for score in scores]
-        judge = ScoreEvaluator().fit([[s, -s] for s in scores], y[500:1000], answers)
+        judge = ScoreEvaluator().fit(Answers(answers, [[s, -s] for s in scores]), y[500:1000])
         save(judge, tmp_path / "scores")
         code, line = serve(tmp_path / "scores", "--database", database)
-        assert (code, "judges scores, not objects: a gate needs the detector too" in line) == (5, True)
+        assert (code, "judges scores, not objects: save an evaluator with its detector" in line) == (5, True)
 
     @pytest.mark.parametrize(
         "rejector",
@@ -449,9 +452,9 @@ class TestRefusals:
         detector = make_pipeline(encoder, LinearSVC(random_state=0))
         save(InductiveEvaluator(detector, random_state=0).fit(frame, y[:500]), tmp_path / "words")
         code, line = serve(tmp_path / "words", "--database", database)
-        assert (code, "its detector decides no rows of numbers" in line) == (5, True)
+        assert (code, "its detector cannot decide rows of numbers" in line) == (5, True)
         assert "encode them as numbers before the fit, or leave them out" in line
 
     def test_strangers_without_tokens(self, serve, artifact, database):
         code, line = serve(artifact, "--database", database, "--host", "0.0.0.0", "--no-tokens")
-        assert (code, "0.0.0.0 can be reached by others: tokens = none is refused" in line) == (2, True)
+        assert (code, "so tokens = none is refused" in line) == (2, True)

@@ -128,11 +128,11 @@ def test_tables_that_do_not_work_with_a_gate_make_it_not_ready_and_it_says_what_
     time.sleep(1)
     answer = httpx2.get(f"{gate.address}/readyz")
     assert answer.status_code == 503
-    said = f"has version {INCOMPATIBLE}, which works with gates from version {INCOMPATIBLE} on, and this"
+    said = f"has version {INCOMPATIBLE}, which needs gates of version {INCOMPATIBLE} or newer, but this"
     assert f"{said} gate has {OWN}: upgrade the gate." in answer.json()["detail"]
     with pytest.raises(DatabaseError, match="upgrade the gate"), opened(gate.database):
         pass
-    with pytest.raises(DatabaseError, match=f"knows none after {OWN}: upgrade the package"):
+    with pytest.raises(DatabaseError, match=f"this package knows is {OWN}: upgrade the package"):
         migrate(engine)
     assert migrate(engine, COMPATIBLE, later) == COMPATIBLE  # and back
     time.sleep(1)

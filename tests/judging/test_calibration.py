@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     InductiveEvaluator,
     ScoreEvaluator,
@@ -69,7 +70,7 @@ class TestEvaluators:
 
 
 def test_baselines_warn_too():
-    with pytest.warns(CalibrationWarning, match="Scores are higher = stranger"):
+    with pytest.warns(CalibrationWarning, match="Higher scores must mean stranger"):
         CPReject(DETECTOR, measure=probability, random_state=0).fit(X, y)
 
 
@@ -100,7 +101,7 @@ def test_random_scores_are_hardly_ever_called_reversed(classes):
     for _ in range(60):
         labels = rng.permutation(np.arange(12 * classes) % classes)
         scores = rng.normal(size=(len(labels), classes))
-        reversed_ones += said(lambda: ScoreEvaluator().fit(scores, labels, labels))  # noqa: B023
+        reversed_ones += said(lambda: ScoreEvaluator().fit(Answers(labels, scores), labels))  # noqa: B023
     assert reversed_ones <= 1  # one in 740 is expected
 
 
@@ -108,7 +109,7 @@ def test_scores_that_are_the_same_for_every_class_are_not_called_reversed():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [100, 50, 10])
     novelty = rng.normal(size=160) - labels
-    assert said(lambda: ScoreEvaluator().fit(np.column_stack([novelty] * 3), labels, labels)) == 0
+    assert said(lambda: ScoreEvaluator().fit(Answers(labels, np.column_stack([novelty] * 3)), labels)) == 0
 
 
 def test_classes_of_different_spread_are_not_called_reversed():

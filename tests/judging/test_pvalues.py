@@ -44,14 +44,14 @@ def naive(score, bag, form="paper", u=None, *, left_out=None):
 def test_p_values_equal_the_definition(scores, bag):
     for form in ("paper", "plus_one"):
         expected = [naive(s, bag, form) for s in scores]
-        assert p_values(scores, bag, form=form).tolist() == expected
+        assert p_values(scores, bag, p_value=form).tolist() == expected
 
 
 @given(score_lists, score_lists, st.integers(0, 1000))
 def test_smoothed_p_values_equal_the_definition_and_are_seeded(scores, bag, seed):
     uniforms = np.random.RandomState(seed).random_sample(len(scores))
     expected = [naive(s, bag, "smoothed", u) for s, u in zip(scores, uniforms, strict=True)]
-    got = p_values(scores, bag, form="smoothed", random_state=seed)
+    got = p_values(scores, bag, p_value="smoothed", random_state=seed)
     assert got == pytest.approx(expected, abs=1e-15)
 
 
@@ -88,10 +88,10 @@ def test_calibration_objects_are_left_out_of_their_own_bag(scores, data, form):
 def test_chunks_do_not_change_anything(monkeypatch):
     rng = np.random.default_rng(0)
     scores, bag = rng.normal(size=1000), rng.normal(size=77)
-    whole = {f: p_values(scores, bag, form=f, random_state=1) for f in ("paper", "plus_one", "smoothed")}
+    whole = {f: p_values(scores, bag, p_value=f, random_state=1) for f in ("paper", "plus_one", "smoothed")}
     monkeypatch.setattr(pvalues, "_CHUNK", 13)
     for form, expected in whole.items():
-        assert p_values(scores, bag, form=form, random_state=1).tolist() == expected.tolist()
+        assert p_values(scores, bag, p_value=form, random_state=1).tolist() == expected.tolist()
 
 
 def test_nor_do_the_longer_ones_of_large_bags(monkeypatch):
@@ -171,8 +171,8 @@ def test_empty_and_misshapen_input_is_refused():
         p_values([1.0], [])
     with pytest.raises(ValueError, match="1 dimension"):
         p_values([[1.0]], [1.0])
-    with pytest.raises(ValueError, match="forms"):
-        p_values([1.0], [1.0], form="exact")
+    with pytest.raises(ValueError, match="p_value must be one of"):
+        p_values([1.0], [1.0], p_value="exact")
 
 
 def test_a_class_without_scores_is_named():

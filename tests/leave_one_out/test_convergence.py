@@ -1,4 +1,4 @@
-"""Shortcuts hold for a detector at its optimum; one that stopped short of it is refitted."""
+"""Shortcuts hold for a detector at its optimum; a detector that stopped short of it is refitted."""
 
 import warnings
 
@@ -21,6 +21,7 @@ UNCONVERGED = pytest.mark.filterwarnings("ignore::sklearn.exceptions.Convergence
 WORDS = "stopped short of its optimum, by .* scale the features, raise max_iter or lower tol"
 
 
+@pytest.mark.slow
 @UNCONVERGED
 @pytest.mark.parametrize(
     "estimator",

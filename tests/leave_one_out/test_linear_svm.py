@@ -1,4 +1,4 @@
-"""What is particular to the linear SVM: its limits, its ways out, and the rows it takes for equal."""
+"""The linear SVM: its limits, its fallbacks, and groups of equal rows."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def decisions(X, y, C=1.0):
 @pytest.mark.parametrize("rows", [(X, y), (WIDE, WIDE_Y)], ids=["primal", "dual"])
 @pytest.mark.parametrize(
     ("owner", "name", "value"),
-    [(linear_svm, "_PATIENCE", 0), (shared, "_LARGE", 40)],
+    [(linear_svm, "_ROUNDS", 0), (shared, "_LARGE", 40)],
 )
 def test_small_blocks_and_rows_solved_one_by_one_give_the_same(monkeypatch, rows, owner, name, value):
     expected = decisions(*rows)

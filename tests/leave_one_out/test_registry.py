@@ -1,4 +1,4 @@
-"""Which shortcut is found, why one is not, and what is said before refitting."""
+"""Which shortcut is found, the reasons for none, and the forecast before long refits."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def tce(estimator, measure="auto", cv="loo", **params):
 
 
 class Majority(ClassifierMixin, BaseEstimator):
-    """Says how often each class was seen."""
+    """Answers with the number of rows of each class."""
 
     def fit(self, X, y):
         self.classes_, self.counts_ = np.unique(y, return_counts=True)
@@ -91,7 +91,7 @@ SEARCH = GridSearchCV(LinearSVC(), {"C": [0.1, 1.0]}, cv=2)
             "auto",
             "step 'standardscaler' of the pipeline is fitted",
         ),
-        (GaussianNB(), Margin(), "GaussianNB does not give what Margin asks for"),
+        (GaussianNB(), Margin(), "GaussianNB does not give what Margin needs"),
         (GaussianNB(), lambda e, X: -e.predict_proba(X), "FunctionMeasure has no left_out_scores"),
         (LinearSVC(class_weight="balanced"), "auto", "class_weight='balanced' changes"),
         (LinearSVC(penalty="l1", dual=False), "auto", "for penalty='l2'"),
@@ -145,7 +145,7 @@ def test_the_attributes_follow_the_last_fit():
 def test_answers_are_about_the_training_rows_only():
     answers = LeftOut([0, 1], predict_proba=[[0.2, 0.8], [0.9, 0.1]])
     assert answers.predict(X[:2]).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="2 rows were left out, but 3 are asked about"):
+    with pytest.raises(ValueError, match="left-out answers about 2 rows, but X has 3"):
         answers.predict_proba(X[:3])
     assert not hasattr(answers, "decision_function")
 

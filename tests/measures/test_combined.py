@@ -24,11 +24,16 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from xgboost import XGBClassifier
 
-from transcendent import CrossConformalEvaluator, InductiveEvaluator, ScoreEvaluator, TransductiveEvaluator
+from transcendent import (
+    Answers,
+    CrossConformalEvaluator,
+    InductiveEvaluator,
+    ScoreEvaluator,
+    TransductiveEvaluator,
+)
 from transcendent._utils import parallel
 from transcendent.errors import MeasureError
 from transcendent.judging.calibration import Calibration
-from transcendent.judging.merging import Merging
 from transcendent.measures import (
     CombinedMeasure,
     HiddenLayerSVM,
@@ -40,6 +45,7 @@ from transcendent.measures import (
     drift_measure,
 )
 from transcendent.measures.drift import DenseColumns
+from transcendent.merging import Merging
 
 pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
 
@@ -85,6 +91,7 @@ def at_least(values, value):
 coarse = arrays(float, (14, 2, 3), elements=st.integers(0, 4).map(float))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(coarse, coarse, st.sampled_from(["class", "all"]))
 def test_p_values_follow_the_definition(old, new, bag):
@@ -110,7 +117,7 @@ def test_calibration_objects_are_left_out_of_a_bag_of_all_classes(old, form):
         scores=old,
         actual=actual,
         predicted=actual,
-        form=form,
+        p_value=form,
         merging=Merging(bag="all"),
     )
     merged, plus = calibration.merged, form == "plus_one"
@@ -151,7 +158,7 @@ def steps_too_high(old, new):
         scores=old,
         actual=np.arange(n) % 2,
         predicted=np.arange(n) % 2,
-        form="plus_one",
+        p_value="plus_one",
         merging=Merging(),
     )
     found = calibration.bags.p_values(calibration.merge(new), "plus_one") * (n // 2 + 1)
@@ -159,6 +166,7 @@ def steps_too_high(old, new):
     return np.rint(found).astype(int) - expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(coarse, coarse)
 def test_p_values_are_never_below_those_of_full_transduction(old, new):
@@ -211,6 +219,7 @@ def test_every_evaluator_takes_it(evaluator, n_classes, weights, bag):
     np.testing.assert_array_equal(fitted.decide(X[200:210]).p_values, decisions.p_values[:10])
 
 
+@pytest.mark.slow
 def test_transduction_is_what_refitting_everything_gives():
     X, y = data(n=80)
     measure = CombinedMeasure(
@@ -255,7 +264,7 @@ def test_p_values_of_the_true_label_are_valid(bag):
             scores=scores[:n],
             actual=actual[:n],
             predicted=actual[:n],
-            form="plus_one",
+            p_value="plus_one",
             merging=Merging(bag=bag),
         )
         new = calibration.bags.p_values(calibration.merge(scores[n:]), "plus_one")
@@ -271,16 +280,15 @@ def test_scores_alone_can_be_combined():
     X, y = data(n=600)
     measure = CombinedMeasure(parts(), weights=[1, 2, 0.5], bag="all")
     ice = InductiveEvaluator(LinearSVC(), measure=measure, random_state=0).fit(X[:300], y[:300])
-    calibration, detector = ice.calibration_, ice.detectors_[0]
-    codes, scores = detector.answer(X[300:])
+    calibration, answers = ice.calibration_, ice.answer(X[300:])
     alone = ScoreEvaluator(weights=[1, 2, 0.5], bag="all").fit(
-        calibration.scores, ice.classes_[calibration.actual], ice.classes_[calibration.predicted]
+        Answers(ice.classes_[calibration.predicted], calibration.scores), ice.classes_[calibration.actual]
     )
-    expected, found = ice.decide(X[300:]), alone.decide(scores, ice.classes_[codes])
+    expected, found = ice.decide(X[300:]), alone.decide(answers)
     np.testing.assert_array_equal(found.p_values, expected.p_values)
     np.testing.assert_array_equal(found.accepted, expected.accepted)
     with pytest.raises(ValueError, match=r"\(objects, classes, members\) = \(300, 2, 3\)"):
-        alone.decide(scores[:, :, :2], ice.classes_[codes])
+        alone.decide(Answers(answers.labels, answers.scores[:, :, :2]))
 
 
 def test_a_vendors_model_needs_no_training_rows_for_parts_that_learn_nothing():
@@ -321,6 +329,7 @@ class Counting(GaussianNB):
 
 
 class TestPreset:
+    @pytest.mark.slow
     def test_judges_any_detector_from_sparse_rows(self):
         X, y = data()
         rows = sp.csr_matrix(np.where(np.abs(X) > 1, X, 0))
@@ -355,6 +364,7 @@ class TestPreset:
             free = SecondOpinion(Counting()).fit(LinearSVC().fit(X, y), X, y)
             assert free.estimator_.threads_ == _openmp_effective_n_threads() >= 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("n_classes", [2, 3])
     def test_has_room_for_missing_values(self, n_classes):
         X, y = data(n_classes)
@@ -364,6 +374,7 @@ class TestPreset:
         ice = InductiveEvaluator(detector, measure=measure, random_state=0)
         assert not np.isnan(ice.fit(holes, y).predict_p(holes)).any()
 
+    @pytest.mark.slow
     def test_notices_a_class_that_nobody_has_seen(self):
         rng = np.random.default_rng(0)
         centres = np.eye(5, 40)[:, rng.permutation(40)] + np.eye(5, 40)
@@ -376,6 +387,7 @@ class TestPreset:
         assert ice.measure_.n_members == 4
         assert roc_auc_score(y[test] >= 3, -decisions.credibility) > 0.9
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("given", [{}, {"new_classes": False}])
     def test_distance_is_left_out_of_few_classes(self, given):
         X, y = data(3)
@@ -396,7 +408,7 @@ def test_absolute_members_are_ranked_among_all():
         measure=CombinedMeasure([SecondOpinion(GaussianNB()), NeighbourDistance(2)], bag="all"),
         random_state=0,
     ).fit(X[:200], y[:200])
-    calibration, (_, scores) = ice.calibration_, ice.detectors_[0].answer(X[200:])
+    calibration, scores = ice.calibration_, ice.answer(X[200:]).scores
     own = calibration.scores[np.arange(len(calibration.actual)), calibration.actual]
     for i, c in np.ndindex(scores.shape[:2]):
         of_class = own[calibration.actual == c, 0]
@@ -409,8 +421,8 @@ def test_absolute_members_are_ranked_among_all():
 @pytest.mark.parametrize("stacked", [True, False])
 def test_absolute_names_members(absolute, stacked):
     scores = np.arange(16.0).reshape(4, 2, 2) if stacked else np.arange(8.0).reshape(4, 2)
-    with pytest.raises(ValueError, match="absolute has positions of members"):
-        ScoreEvaluator(bag="all", absolute=absolute).fit(scores, [0, 1, 0, 1], [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="absolute must be positions of members"):
+        ScoreEvaluator(bag="all", absolute=absolute).fit(Answers([0, 1, 0, 1], scores), [0, 1, 0, 1])
 
 
 @pytest.mark.parametrize(

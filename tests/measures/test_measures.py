@@ -157,6 +157,7 @@ def test_density_does_not_depend_on_priors(three, bayes, prior):
     np.testing.assert_allclose(given, plain, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["identity", "logistic", "tanh", "relu"])
 def test_last_hidden_layer_is_the_networks_own(three, activation):
     X, y = three

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
 from transcendent import Decisions
-from transcendent.metrics import F1, Error, Precision, Recall, performance, rejection_metrics
+from transcendent.metrics import F1, ErrorRate, Precision, Recall, performance, rejection_metrics
 from transcendent.metrics.performance import SUBSETS, confusions, resample, subset_metrics
 from transcendent.metrics.ratios import Tally
 
@@ -51,6 +51,7 @@ def test_a_case_computed_by_hand():
 labelled = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans()), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @given(labelled, st.sampled_from([None, 0, 3]))
 def test_agrees_with_scikit_learn(objects, pos_label):
     y, labels, accepted = (np.array(column) for column in zip(*objects, strict=True))
@@ -82,7 +83,12 @@ def test_agrees_with_the_metrics_that_searches_optimise():
     counts = np.array([[50, 7], [9, 21]])
     tally = Tally(np.diagonal(counts), counts.sum(axis=1), counts.sum(axis=0))
     found = performance(counts, positive=1)
-    for name, metric in (("f1", F1()), ("precision", Precision()), ("recall", Recall()), ("error", Error())):
+    for name, metric in (
+        ("f1", F1()),
+        ("precision", Precision()),
+        ("recall", Recall()),
+        ("error", ErrorRate()),
+    ):
         assert found[name] == pytest.approx(float(metric.value(tally, tally, np.array([0, 1]))))
 
 

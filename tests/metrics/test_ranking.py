@@ -13,7 +13,7 @@ ranked = st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_s
 
 
 def naive(wrong, score):
-    """Mean over all orders that break ties, of the curves' definitions read literally."""
+    """Compute the curves by their definitions, as the mean over all orders that break ties."""
     n = len(wrong)
     aurc, augrc, curves = [], [], []
     for order in permutations(range(n)):

@@ -6,7 +6,7 @@ from transcendent.metrics import (
     F1,
     Accuracy,
     ClassRejectionRate,
-    Error,
+    ErrorRate,
     MacroF1,
     Precision,
     Recall,
@@ -43,7 +43,7 @@ def test_metrics_agree_with_scikit_learn(seed, of):
         assert value(Recall(p, of)) == pytest.approx(recall_score(y[rows] == p, labels[rows] == p))
         assert value(ClassRejectionRate(p)) == pytest.approx(np.mean(~kept[y == p]))
     assert value(Accuracy(of)) == pytest.approx(accuracy_score(y[rows], labels[rows]))
-    assert value(Error(of)) == pytest.approx(1 - accuracy_score(y[rows], labels[rows]))
+    assert value(ErrorRate(of)) == pytest.approx(1 - accuracy_score(y[rows], labels[rows]))
     assert value(MacroF1(of)) == pytest.approx(f1_score(y[rows], labels[rows], average="macro"))
     assert value(RejectionRate()) == pytest.approx(np.mean(~kept))
 
@@ -53,7 +53,7 @@ def test_undefined_is_nan_and_satisfies_nothing():
     kept = counts.kept(np.zeros((1, 1, 2)))
     rejected = counts.total - kept
     classes = np.arange(2)
-    for metric in (F1(of="rejected"), Error(of="rejected"), MacroF1(of="rejected")):
+    for metric in (F1(of="rejected"), ErrorRate(of="rejected"), MacroF1(of="rejected")):
         assert np.isnan(metric.value(kept, rejected, classes)[0])
         assert not (metric >= 0).satisfied(kept, rejected, classes)[0]
         assert not (metric <= 1).satisfied(kept, rejected, classes)[0]

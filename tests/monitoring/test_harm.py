@@ -15,7 +15,7 @@ from transcendent.monitoring import HarmMonitor, expected_errors
 
 
 def audited(rng, chances, n, labels):
-    """Of each batch, which of the audited answers are wrong, what was expected, and the true share."""
+    """Return for each batch the wrong audited answers, their expected errors, and the true share."""
     for chance in chances:
         doubt = np.clip(rng.beta(0.2, 2, n) * chance / 0.09, 0, 1)
         wrong = rng.random(n) < doubt
@@ -23,6 +23,7 @@ def audited(rng, chances, n, labels):
         yield wrong[drawn], doubt[drawn], doubt, wrong.mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("helped", [False, True])
 def test_the_interval_holds_at_all_times_while_the_error_moves(helped):
     rng, runs, failed = np.random.default_rng(0), 60, 0
@@ -38,6 +39,7 @@ def test_the_interval_holds_at_all_times_while_the_error_moves(helped):
     assert failed <= binom.ppf(0.9999, runs, 0.1)
 
 
+@pytest.mark.slow
 def test_good_estimates_narrow_the_interval_and_bad_ones_do_no_harm():
     rng = np.random.default_rng(1)
     widths = {"none": [], "good": [], "bad": []}
@@ -58,6 +60,7 @@ def test_good_estimates_narrow_the_interval_and_bad_ones_do_no_harm():
     assert bad < 1.1 * none
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_said():
     rng, runs = np.random.default_rng(2), 200
     alarms = 0
@@ -133,7 +136,7 @@ def test_bad_labels_are_refused(given, match):
 
 def test_bad_settings_and_states_are_refused():
     for wrong in ({"promised": 0.0}, {"promised": 0.1, "delta": 1.0}, {"promised": None}):
-        with pytest.raises(ValueError, match="a share between 0 and 1"):
+        with pytest.raises(ValueError, match="between 0 and 1"):
             HarmMonitor(**wrong)
     state = json.loads(HarmMonitor(np.float32(0.1)).to_json())
     for change, match in (

@@ -5,7 +5,7 @@ import pytest
 
 from transcendent.decisions import Decisions
 from transcendent.report.findings import find
-from transcendent.report.words import at_same_rate, counted, distinct, percent, plain, uneven, verdict
+from transcendent.report.words import at_same_rate, distinct, percent, plain, uneven, verdict
 from transcendent.temporal.result import Backtest
 
 
@@ -67,7 +67,7 @@ def test_no_better_than_chance():
     assert said(result) == (
         "ICE would have rejected 20% of 1,000 objects in 1 month and caught 20% of the detector's "
         "200 errors, "
-        "not clearly more than the 20% to be expected if as many were rejected at random; F1 of the "
+        "not clearly more than the 20% expected if as many were rejected at random; F1 of the "
         "kept answers is 0.80, the same as of all."
     )
 
@@ -79,7 +79,7 @@ def test_worse_than_chance():
     assert said(result) == (
         "ICE would have rejected 41% of 1,000 objects in 1 month and caught 5.0% of the detector's "
         "200 errors, "
-        "fewer than the 41% to be expected if as many were rejected at random; and F1 of the kept answers is "
+        "fewer than the 41% expected if as many were rejected at random; and F1 of the kept answers is "
         "0.51, lower than the 0.83 of all."
     )
 
@@ -97,7 +97,7 @@ def test_few_errors_are_counted_rather_than_shared():
     result = backtest_of(*cells((90, 0, 0, 1), (8, 1, 1, 1), (1, 1, 0, 0), (1, 0, 1, 1)))
     assert said(result).startswith(
         "ICE would have rejected 1.0% of 100 objects in 1 month and caught 1 of the detector's 2 errors, "
-        "not clearly more than the 1.0% to be expected if as many were rejected at random; "
+        "not clearly more than the 1.0% expected if as many were rejected at random; "
     )
 
 
@@ -127,25 +127,25 @@ def test_nothing_rejected():
 
 def test_everything_rejected():
     assert said(backtest_of(*cells((80, 0, 0, 0), (10, 1, 1, 0), (30, 1, 0, 0)))) == (
-        "ICE would have rejected every one of 120 objects in 1 month: all of the detector's 30 "
-        "errors, but no "
-        "answer is left, and F1 of the kept is undefined."
+        "ICE would have rejected all of 120 objects in 1 month, and with them all of the detector's 30 "
+        "errors; no answer is left, and F1 of the kept is undefined."
     )
 
 
 def test_undefined_f1_says_why():
     kept_none = backtest_of(*cells((800, 0, 0, 1), (60, 1, 1, 0), (40, 1, 0, 0)))
     assert said(kept_none).endswith(
-        "; F1 of the kept answers is undefined, as none of them is or is called class 1, against 0.75 of all."
+        "; F1 of the kept answers is undefined, since none of them is or is called class 1, "
+        "against 0.75 of all."
     )
     assert said_at_15(kept_none).endswith(
-        "100% of the errors caught, F1 of the kept answers is undefined, as none of them is or is "
+        "100% of the errors caught, F1 of the kept answers is undefined, since none of them is or is "
         "called class 1."
     )
     never = backtest_of(*cells((80, 0, 0, 1), (10, 0, 2, 0)), classes=(0, 1, 2))
-    assert said(never).endswith("; F1 is undefined, as class 1 neither occurs nor is predicted.")
+    assert said(never).endswith("; F1 is undefined, since class 1 neither occurs nor is predicted.")
     rejects_nothing = backtest_of(*cells((80, 0, 0, 1), (10, 0, 2, 1)), classes=(0, 1, 2))
-    assert said(rejects_nothing).endswith("F1 is undefined, as class 1 neither occurs nor is predicted.")
+    assert said(rejects_nothing).endswith("F1 is undefined, since class 1 neither occurs nor is predicted.")
 
 
 def test_without_a_positive_class_it_is_about_accuracy():
@@ -210,8 +210,3 @@ def test_names_are_made_presentable():
     assert plain("") == "(no name)"
     assert len(plain("x" * 1000)) == 48
     assert distinct(["x" * 100, "x" * 101, "y"]) == [plain("x" * 100), plain("x" * 100) + " (2)", "y"]
-    assert [counted(1, "class"), counted(2, "class"), counted(1200, "month")] == [
-        "1 class",
-        "2 classes",
-        "1,200 months",
-    ]

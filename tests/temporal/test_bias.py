@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
-from transcendent.temporal import cut_periods, downsample, find_biases, report_biases, time_split
+from transcendent.temporal import cut_periods, downsample, find_biases, time_split
+from transcendent.temporal.bias import report_biases
 
 MONTHS = np.repeat(np.arange("2023-01", "2025-01", dtype="datetime64[M]"), 200)
 N = len(MONTHS)
@@ -74,6 +75,7 @@ def test_a_class_ratio_that_is_not_the_deployments():
         names(class_ratio=0.1)
 
 
+@pytest.mark.slow
 def test_chance_among_few_positives_is_no_different_window():
     rng = np.random.default_rng(0)
     for _ in range(100):

@@ -135,7 +135,7 @@ def test_margins_of_every_kind_of_detector():
 
 def test_a_rejector_without_a_detector_has_no_margin():
     evolver = DroidEvolver(random_state=0).fit(X[:1000], Y[:1000])
-    with pytest.raises(ValueError, match="DroidEvolver shows no detector"):
+    with pytest.raises(ValueError, match="DroidEvolver declares no detector"):
         margins(evolver, NEW)
 
 
@@ -147,7 +147,7 @@ def test_a_rejector_without_a_detector_has_no_margin():
         {"labels": 5, "choose": "best"},
         {"labels": 5, "audit": 20},
         {"labels": 5, "choose": "drawn", "apart": 0.1},
-        {"labels": 5, "learns": "all"},
+        {"labels": 5, "what": "all"},
         {"labels": 2.5},
         {"labels": True},
         {"labels": "30"},
@@ -156,7 +156,7 @@ def test_a_rejector_without_a_detector_has_no_margin():
     ],
 )
 def test_bad_budgets_are_refused(options):
-    with pytest.raises(ValueError, match=r"at least 1|choose must|audit is a|learns must|draws"):
+    with pytest.raises(ValueError, match=r"at least 1|choose must|audit must be a|what must|draws"):
         Retraining(**options)
 
 

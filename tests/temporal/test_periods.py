@@ -28,6 +28,7 @@ def test_every_object_is_in_its_calendar_period(days, period):
     assert [periods.labels[c] for c in periods.codes] == [name(day, period) for day in days]
 
 
+@pytest.mark.slow
 @given(dates, st.sampled_from(["year", "quarter", "month", "week"]))
 def test_no_period_between_the_first_and_the_last_is_missing(days, period):
     periods = cut_periods(np.array(days, dtype="datetime64[D]"), period)
@@ -138,7 +139,10 @@ def test_a_mask_and_labels():
         ("someday", "not a date"),
         (np.ones(3, dtype=bool), "a mask: "),
         (np.arange(len(DAYS)), "or a mask: an array or list with True or False for each of the"),
-        (["2023-03", "2024-01"], r"a tuple of two times \(start, end\), or .* It is of <U7 and shape \(2,\)"),
+        (
+            ["2023-03", "2024-01"],
+            r"a tuple of two times \(start, end\), or .* It has type <U7 and shape \(2,\)",
+        ),
     ],
 )
 def test_splits_that_cannot_be_are_refused(train, message):

@@ -1,4 +1,4 @@
-"""A backtest with several seeds is the backtests with one seed each, and says how far they differ."""
+"""A backtest with several seeds equals the backtests with each seed, and has intervals."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import SGDClassifier
 from sklearn.svm import LinearSVC
 
-from transcendent import InductiveEvaluator, ScoreEvaluator
+from transcendent import Answers, InductiveEvaluator, ScoreEvaluator
 from transcendent.baselines import CPReject
 from transcendent.datasets import make_stream
 from transcendent.errors import TemporalBiasWarning
@@ -48,10 +48,11 @@ def assert_equal_columns(one, two):
 def scores():
     detector = LinearSVC(random_state=0).fit(STREAM.X[:600], STREAM.y[:600])
     values = detector.decision_function(STREAM.X)
-    given = {"rejectors": {"scores": ScoreEvaluator()}, "labels": detector.predict(STREAM.X)}
-    return given | {"data": (np.column_stack([values, -values]), *DATA[1:])}
+    answers = Answers(detector.predict(STREAM.X), np.column_stack([values, -values]))
+    return {"rejectors": {"scores": ScoreEvaluator()}, "data": (answers, *DATA[1:])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -140,10 +141,10 @@ def test_folders_of_seeds_resume_and_are_read_again(tmp_path, repeated):
     (tmp_path / "seed-old").mkdir()
     assert list(RepeatedBacktest.load(tmp_path).results) == [0, 3, 7]
     run(folder=tmp_path, random_state=[0, 3], fresh=True)
-    with pytest.raises(ValueError, match="seed-7 and seed-0 are of different backtests"):
+    with pytest.raises(ValueError, match="seed-7 and seed-0 are different backtests"):
         RepeatedBacktest.load(tmp_path)
     (tmp_path / "seed-7/manifest.json").unlink()
-    with pytest.raises(FileNotFoundError, match="seed-7 holds no finished backtest"):
+    with pytest.raises(FileNotFoundError, match="seed-7 has no finished backtest"):
         RepeatedBacktest.load(tmp_path)
 
 
@@ -176,7 +177,7 @@ def test_an_interrupted_run_resumes_in_the_seed_it_was_in(tmp_path):
 
 @pytest.mark.parametrize("seeds", [[], [1], [1, 1], (0, 1, 0)])
 def test_seeds_are_several_and_differ(seeds):
-    with pytest.raises(ValueError, match="one seed, or several that differ"):
+    with pytest.raises(ValueError, match="one seed or several different ones"):
         run(random_state=seeds)
 
 

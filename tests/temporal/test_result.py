@@ -1,4 +1,4 @@
-"""How the result of a backtest is shown: as text, in notebooks, in LaTeX, drawn."""
+"""The result of a backtest as text, in notebooks, in LaTeX and as a figure."""
 
 import html
 import re

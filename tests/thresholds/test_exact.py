@@ -15,13 +15,13 @@ from transcendent.metrics import (
     F1,
     Accuracy,
     ClassRejectionRate,
-    Error,
+    ErrorRate,
     MacroF1,
     Precision,
     Recall,
     RejectionRate,
 )
-from transcendent.thresholds.counts import CumulativeCounts
+from transcendent.thresholds.counts import LevelCounts
 from transcendent.thresholds.sweep import prefix_maxima
 
 
@@ -35,8 +35,8 @@ def objectives(pos_label=None):
         *about_one_class,
         Accuracy(),
         Accuracy(of="rejected"),
-        Error(),
-        Error(of="rejected"),
+        ErrorRate(),
+        ErrorRate(of="rejected"),
         RejectionRate(),
         ClassRejectionRate(1),
     ]
@@ -52,12 +52,12 @@ def constraint_sets(pos_label=None):
         (Precision(pos_label=pos_label) >= 0.9,),
         (Recall(pos_label=pos_label) >= 0.75,),
         (Accuracy() >= 0.8,),
-        (Error() <= 0.25,),
-        (Error(of="rejected") >= 0.5,),
+        (ErrorRate() <= 0.25,),
+        (ErrorRate(of="rejected") >= 0.5,),
         (F1(pos_label=pos_label, of="rejected") <= 0.3,),
         (RejectionRate() >= 0.2,),
         (RejectionRate() <= 0.5, F1(pos_label=pos_label) >= 0.7),
-        (RejectionRate() <= 0.6, ClassRejectionRate(0) <= 0.5, Error(of="rejected") >= 0.4),
+        (RejectionRate() <= 0.6, ClassRejectionRate(0) <= 0.5, ErrorRate(of="rejected") >= 0.4),
     ]
 
 
@@ -160,7 +160,7 @@ def test_infeasible_names_the_constraint_and_the_best_reachable_value():
 
 
 def test_bounds_are_met_exactly():
-    """15 of 100 is 15%, whatever floating point thinks of 0.15."""
+    """15 of 100 is 15%, although 0.15 has no exact floating-point value."""
     labels = np.repeat([0, 1], 50)
     y = labels.copy()
     y[:15] = 1
@@ -212,6 +212,7 @@ def test_what_it_cannot_do_it_says():
         ExactSearch(constraints=MacroF1() >= 0.5).find(y, labels, values)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300)
 def test_prefix_maxima_are_those_of_a_loop(data):
@@ -229,6 +230,7 @@ def test_prefix_maxima_are_those_of_a_loop(data):
     assert prefix_maxima(gains, worth, lengths, least).tolist() == slow
 
 
+@pytest.mark.slow
 def test_many_classes_are_solved_in_seconds():
     rng = np.random.default_rng(5)
     y = rng.integers(0, 150, 20_000)
@@ -242,7 +244,7 @@ def test_many_classes_are_solved_in_seconds():
 def test_counts_agree_with_counting():
     rng = np.random.default_rng(6)
     y, labels, values = draw_problem(rng, 3, 200)
-    counts = CumulativeCounts(labels, y, values, 3)
+    counts = LevelCounts(labels, y, values, 3)
     for thresholds in rng.random((20, 3)):
         kept = values >= thresholds[labels]
         tally = counts.kept(thresholds[None, None])
@@ -252,13 +254,13 @@ def test_counts_agree_with_counting():
 
 
 def test_best_is_best_of_thresholds_up_to_one():
-    """A credibility of 1 is rejected by none, although without these answers there would be no error."""
+    """No threshold rejects a credibility of 1, although without these answers there would be no error."""
     y, labels, credibility = [0, 0, 1, 0, 0], [0, 0, 1, 1, 1], [0.2, 1, 0.4, 1, 1]
     found = ExactSearch("error", max_rejection=None).find(y, labels, credibility)
     assert found.certified
     assert found.value == 0.4
     assert found.accepts(np.array([1]), np.array([1.0]), np.array([0.0])).all()
-    assert "Error() = 0.4, proven best of thresholds from 0 to 1, 0.0% rejected" in repr(found)
+    assert "ErrorRate() = 0.4, proven best of thresholds from 0 to 1, 0.0% rejected" in repr(found)
 
 
 def test_a_result_says_what_is_proven():

@@ -10,6 +10,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
 from transcendent import (
+    Answers,
     CrossConformalEvaluator,
     ExactSearch,
     GuaranteedSearch,
@@ -23,7 +24,7 @@ from transcendent import (
 )
 from transcendent.baselines import ProbabilityThresholds
 from transcendent.errors import CalibrationError, CalibrationWarning, CopiesWarning, InfeasibleError
-from transcendent.thresholds.guaranteed import _needed, drawn_apart
+from transcendent.thresholds.guaranteed import _needed, held_out_mask
 
 CLASSES = {2: [0.9, 0.1], 5: [0.6, 0.2, 0.1, 0.06, 0.04]}
 
@@ -34,11 +35,11 @@ def objects(rng, n, n_classes):
     values[np.arange(n), y] += 3
     ranked = np.sort(values, axis=1)
     best = np.where(values == ranked[:, -1:], ranked[:, -2:-1], ranked[:, -1:])
-    return best - values, y, values.argmax(axis=1)
+    return Answers(values.argmax(axis=1), best - values), y
 
 
 def shares(promise, y, labels, accepted):
-    """What the promise is about, of each class or once."""
+    """Return what the promise is about, once or for each class."""
     wrong = y != labels
     if promise == "error":
         return [wrong[accepted].mean()]
@@ -53,7 +54,7 @@ def shares(promise, y, labels, accepted):
 @pytest.mark.parametrize("n_classes", [2, 5])
 def test_the_promise_is_kept(promise, n_classes):
     rng, runs, broken, proven = np.random.default_rng(0), 40, 0, 0
-    scores, y, labels = objects(rng, 20_000, n_classes)
+    answers, y = objects(rng, 20_000, n_classes)
     search = GuaranteedSearch(0.08, delta=0.1, promise=promise, pos_label=1)
     for _ in range(runs):
         try:
@@ -61,7 +62,7 @@ def test_the_promise_is_kept(promise, n_classes):
         except InfeasibleError:
             continue
         proven += 1
-        broken += max(shares(promise, y, labels, judge.decide(scores, labels).accepted)) > 0.08
+        broken += max(shares(promise, y, answers.labels, judge.decide(answers).accepted)) > 0.08
     assert proven > runs / 2
     assert broken <= binom.ppf(0.9999, runs, 0.1)
 
@@ -70,7 +71,7 @@ def test_each_step_is_an_exact_test():
     judge = ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(*objects(np.random.default_rng(1), 4000, 2))
     result, calibration = judge.result_, judge.calibration_
     (path,) = result.proofs
-    tested = drawn_apart(4000, 0)
+    tested = held_out_mask(4000, 0)
     credibility = calibration.credibility_and_confidence()[0]
     for thresholds, answers, wrong, p in zip(*path, strict=True):
         kept = tested & (credibility >= thresholds[calibration.predicted])
@@ -82,26 +83,24 @@ def test_each_step_is_an_exact_test():
 
 
 def test_tested_objects_are_in_no_bag_and_new_ones_are_judged_alike():
-    scores, y, labels = objects(np.random.default_rng(2), 2000, 2)
-    judge = ScoreEvaluator(search=GuaranteedSearch(0.05)).fit(scores, y, labels)
-    tested = drawn_apart(2000, 0)
+    answers, y = objects(np.random.default_rng(2), 2000, 2)
+    judge = ScoreEvaluator(search=GuaranteedSearch(0.05)).fit(answers, y)
+    tested = held_out_mask(2000, 0)
     assert judge.calibration_.bags.counts.tolist() == np.bincount(y[~tested]).tolist()
     own = judge.calibration_.p_values[tested]
-    assert np.array_equal(own, judge.predict_p(scores[tested]))
+    assert np.array_equal(own, judge.predict_p(answers[tested]))
     everybody = judge.rethreshold(ExactSearch("f1")).calibration_
     assert everybody.apart is None
     assert everybody.bags.counts.sum() == 2000
 
 
 def test_repeated_objects_among_those_that_prove_are_counted():
-    once = objects(np.random.default_rng(2), 3000, 2)
+    once, y = objects(np.random.default_rng(2), 3000, 2)
     search = GuaranteedSearch(0.05)
-    assert ScoreEvaluator(search=search).fit(*once).calibration_.repeated == 0
+    assert ScoreEvaluator(search=search).fit(once, y).calibration_.repeated == 0
     noise = 1 + 1e-15 * np.arange(3000)[:, None]  # of another batch
-    twice = [
-        np.concatenate([part, again]) for part, again in zip(once, (once[0] * noise, *once[1:]), strict=True)
-    ]
-    judge = ScoreEvaluator(search=search).fit(*twice)
+    twice = Answers(np.tile(once.labels, 2), np.concatenate([once.scores, once.scores * noise]))
+    judge = ScoreEvaluator(search=search).fit(twice, np.tile(y, 2))
     tested = judge.calibration_.tested
     assert judge.calibration_.repeated == np.sum(tested[:3000] & tested[3000:])
     assert judge.rethreshold("f1").calibration_.repeated == 0  # nothing proves
@@ -126,11 +125,11 @@ def test_many_copies_in_fit_are_warned_of_where_they_prove():
 
 
 def noisy(rng, n):
-    """Two classes, of whose objects one in forty has the other's label, however sure the detector is."""
+    """Return objects of two classes; one in forty has the other label, independently of its score."""
     y = rng.integers(2, size=n)
     evidence = np.where(y == 1, 1.0, -1.0) + rng.normal(size=n)
     y = np.where(rng.random(n) < 0.025, 1 - y, y)
-    return np.column_stack([evidence, -evidence]), y, (evidence > 0).astype(int)
+    return Answers((evidence > 0).astype(int), np.column_stack([evidence, -evidence])), y
 
 
 def test_one_unlucky_strict_step_does_not_end_the_search():
@@ -145,7 +144,7 @@ def test_one_unlucky_strict_step_does_not_end_the_search():
 
 
 def test_many_classes_do_not_hide_errors_from_the_start():
-    """Above the first error of each class no bag has any: new objects have, and the more the more classes."""
+    """Above the first error of each class the bags have none. New objects do, and more with more classes."""
     rng, proven = np.random.default_rng(0), 0
     for _ in range(40):
         try:
@@ -157,10 +156,10 @@ def test_many_classes_do_not_hide_errors_from_the_start():
 
 
 def test_members_are_merged_by_the_bags_alone():
-    scores, y, labels = objects(np.random.default_rng(3), 2000, 2)
-    both = np.stack([scores, scores**3], axis=-1)
-    judge = ScoreEvaluator(search=GuaranteedSearch(0.05), bag="all").fit(both, y, labels)
-    tested = drawn_apart(2000, 0)
+    answers, y = objects(np.random.default_rng(3), 2000, 2)
+    both = Answers(answers.labels, np.stack([answers.scores, answers.scores**3], axis=-1))
+    judge = ScoreEvaluator(search=GuaranteedSearch(0.05), bag="all").fit(both, y)
+    tested = held_out_mask(2000, 0)
     assert np.array_equal(judge.calibration_.p_values[tested], judge.predict_p(both[tested]))
 
 
@@ -169,14 +168,18 @@ def test_what_cannot_be_proven_is_refused_with_what_it_takes():
     def few(search):
         return ScoreEvaluator(search=search).fit(*objects(np.random.default_rng(4), 600, 2))
 
-    said = r"error of accepted answers to 0.03 .* too thin.* need about [\d,]+ calibration objects"
+    said = r"error of accepted answers to 0.03 .* too few.* need about [\d,]+ calibration objects"
     with pytest.raises(InfeasibleError, match=said):
         ScoreEvaluator(search=GuaranteedSearch(0.03)).fit(*noisy(np.random.default_rng(4), 600))
-    with pytest.raises(InfeasibleError, match=r"not that of GuaranteedSearch\(random_state=11\)"):
+    with pytest.raises(
+        InfeasibleError, match=r"GuaranteedSearch\(random_state=11\) draws .* other draws could"
+    ):
         few(GuaranteedSearch(0.02, random_state=11))
-    scores, y, labels = noisy(np.random.default_rng(4), 600)
-    with pytest.raises(InfeasibleError, match=r"Even without an error 299 tested objects .* Raise error"):
-        ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(np.zeros_like(scores), y, labels)
+    answers, y = noisy(np.random.default_rng(4), 600)
+    with pytest.raises(InfeasibleError, match=r"Even without an error, 299 test objects .* Raise error"):
+        ScoreEvaluator(search=GuaranteedSearch(0.01)).fit(
+            Answers(answers.labels, np.zeros_like(answers.scores)), y
+        )
     with pytest.warns(
         CalibrationWarning, match=r"nothing can be proven about answers \[1\]: all are rejected"
     ):
@@ -194,11 +197,11 @@ def test_too_few_objects_in_question_are_counted_and_more_of_them_suffice(n, pos
         y = np.arange(n) % round(1 / positives) == 0
         scores = np.where(y, -1.0, 1.0) + np.random.default_rng(0).normal(0, 0.1, n)
         search = GuaranteedSearch(0.05, promise=promise)
-        return y, ScoreEvaluator(search=search), (np.column_stack([-scores, scores]), y, scores < 0)
+        return y, ScoreEvaluator(search=search), (Answers(scores < 0, np.column_stack([-scores, scores])), y)
 
     y, judge, given = enough(n)
-    there = np.sum(drawn_apart(n, 0) & (y | (promise == "error")))
-    said = rf"of {n:,} calibration objects, {there} of those that test are in .* takes 59.* about ([\d,]+),"
+    there = np.sum(held_out_mask(n, 0) & (y | (promise == "error")))
+    said = rf"of {n:,} calibration objects, {there} test objects are .* takes 59.* about ([\d,]+)\)"
     with pytest.raises(InfeasibleError, match=said) as raised:
         judge.fit(*given)
     about = int(re.search(said, str(raised.value))[1].replace(",", ""))
@@ -208,9 +211,11 @@ def test_too_few_objects_in_question_are_counted_and_more_of_them_suffice(n, pos
 
 
 def test_where_nobody_in_question_tests_no_number_is_made_up():
-    scores, y, labels = objects(np.random.default_rng(4), 600, 2)
-    with pytest.raises(InfeasibleError, match=r"0 of those that test .* Give more calibration objects, or"):
-        ScoreEvaluator(search=GuaranteedSearch(promise="precision")).fit(scores, y, np.zeros_like(labels))
+    answers, y = objects(np.random.default_rng(4), 600, 2)
+    with pytest.raises(InfeasibleError, match=r"0 test objects are .* Pass more calibration objects, or"):
+        ScoreEvaluator(search=GuaranteedSearch(promise="precision")).fit(
+            Answers(np.zeros_like(y), answers.scores), y
+        )
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.003, 0.009])
@@ -240,11 +245,11 @@ def test_only_what_is_proven_is_promised():
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"error": 0}, "error is a share"),
-        ({"delta": 1}, "delta is a share"),
-        ({"promise": "f1"}, "promise is one"),
-        ({"error": "much"}, "error is a share"),
-        ({"random_state": None}, "random_state is a whole number"),
+        ({"error": 0}, "error must lie strictly between"),
+        ({"delta": 1}, "delta must lie strictly between"),
+        ({"promise": "f1"}, "promise must be one"),
+        ({"error": "much"}, "error must lie strictly between"),
+        ({"random_state": None}, "random_state must be a whole number"),
     ],
 )
 def test_bad_settings_are_refused(wrong, match):
@@ -257,25 +262,25 @@ def test_bad_settings_are_refused(wrong, match):
 
 def test_a_class_that_was_never_answered_is_rejected():
     rng = np.random.default_rng(5)
-    scores, y, labels = objects(rng, 4000, 5)
-    labels[labels == 4] = 0
+    answers, y = objects(rng, 4000, 5)
+    answers = Answers(np.where(answers.labels == 4, 0, answers.labels), answers.scores)
     with pytest.warns(CalibrationWarning, match="predicted as 4.* rejects every"):
-        judge = ScoreEvaluator(search=GuaranteedSearch(0.2)).fit(scores, y, labels)
+        judge = ScoreEvaluator(search=GuaranteedSearch(0.2)).fit(answers, y)
     assert judge.thresholds_[4] == 2
-    assert not judge.decide(scores[:1], [4]).accepted[0]
+    assert not judge.decide(Answers([4], answers.scores[:1])).accepted[0]
 
 
 def test_a_class_without_objects_in_the_bags_is_named():
-    scores, y, labels = objects(np.random.default_rng(6), 300, 2)
+    answers, y = objects(np.random.default_rng(6), 300, 2)
     y[y == 1], y[0] = 0, 1
     with pytest.raises(CalibrationError, match=r"30% of the calibration objects.* has the label \[1\]"):
         ScoreEvaluator(search=GuaranteedSearch(0.3, random_state=_seed_that_tests_the_first())).fit(
-            scores, y, labels
+            answers, y
         )
 
 
 def _seed_that_tests_the_first():
-    return next(seed for seed in range(20) if drawn_apart(300, seed)[0])
+    return next(seed for seed in range(20) if held_out_mask(300, seed)[0])
 
 
 def test_chosen_rows_of_a_new_class_promise_nothing():

@@ -86,5 +86,5 @@ def test_no_incorrect_answer_means_no_rejection():
     y = [0, 0, 1, 1]
     found = QuartileSearch(of="incorrect").find(y, y, [0.1, 0.2, 0.3, 0.4])
     assert found.credibility_thresholds.tolist() == [0, 0]
-    with pytest.raises(ValueError, match="statistic is one of"):
+    with pytest.raises(ValueError, match="statistic must be one of"):
         QuartileSearch("q2").find(y, y, [0.1, 0.2, 0.3, 0.4])

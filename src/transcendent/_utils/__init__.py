@@ -1,1 +1,1 @@
-"""What every package here builds on: arrays, dates, files, text and parallel work."""
+"""Helpers for all packages: arrays, dates, files, text and parallel work."""

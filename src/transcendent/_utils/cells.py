@@ -1,16 +1,16 @@
-"""The place of the first value that a detector refuses."""
+"""Cells of X that are missing, infinite or not numbers, and the position of the first one in errors."""
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent._utils.arrays import AnyArray, BoolArray, column_names, missing_rows, take_column
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, column_names, is_missing, take_column
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -18,88 +18,126 @@ _REFUSED = re.compile(
     r"Input (?:X )?contains (?:(?P<nan>NaN)|infinity or a value too large for dtype\('(?P<dtype>\w+)'\))"
     r"|could not convert string to float: (?P<text>.+)"
 )
-_PLACE = re.compile(r"(It|The first of [\d,]+) is in row \d+, column ")
+_POSITION = re.compile(r"(It|The first of [\d,]+) is in row \d+, column ")
 
 
-def pointing_out(method: Method) -> Method:
-    """Decorate a method so that its errors name the place of the first refused value in X."""
+def find_cells(X: Any, are_bad: Callable[[AnyArray], BoolArray]) -> tuple[IntArray, IntArray]:
+    """Return the rows and the columns of bad cells, row by row; none if X has no columns, such as texts.
+
+    ``are_bad`` is called with a column, the entries of a sparse matrix, or a whole array of numbers.
+    """
+    cells: Any = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    if len(cells.shape) != 2:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    if sp.issparse(cells):
+        csr = cells.tocsr()
+        entries = np.flatnonzero(are_bad(csr.data))
+        return np.searchsorted(csr.indptr, entries, side="right") - 1, csr.indices[entries]
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+        bad = are_bad(cells)
+    else:
+        bad = np.zeros(cells.shape, dtype=bool)
+        for j in range(cells.shape[1]):
+            bad[:, j] = are_bad(take_column(cells, j))
+    rows, columns = np.nonzero(bad)
+    return rows, columns
+
+
+def are_missing(values: AnyArray) -> BoolArray:
+    """Return which values are NaN, None, NaT or NA, or text such as "nan"."""
+    if values.dtype.kind in "biuf":
+        return np.isnan(values)
+    return _of_each(lambda cell: is_missing(cell) or math.isnan(as_number(cell) or 0.0), values)
+
+
+def are_infinite(values: AnyArray, dtype: str = "float64") -> BoolArray:
+    """Return which values are infinite, or too large for the type."""
+    largest = np.float64(np.finfo(dtype).max)
+    if values.dtype.kind in "biuf":
+        return np.asarray(np.abs(values) > largest)
+    return _of_each(lambda cell: abs(as_number(cell) or 0.0) > float(largest), values)
+
+
+def are_not_numbers(values: AnyArray) -> BoolArray:
+    """Return which values cannot be converted to a number."""
+    if values.dtype.kind in "mM":
+        return np.ones(values.shape, dtype=bool)
+    return _of_each(lambda cell: as_number(cell) is None, values)
+
+
+def as_number(cell: Any) -> float | None:
+    """Return a cell as a number, as NumPy converts it, or None if that fails."""
+    try:
+        return math.nan if cell is None else float(cell)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return None
+
+
+def _of_each(is_bad: Callable[[Any], bool], values: AnyArray) -> BoolArray:
+    """Apply a test to each value; numbers are never bad."""
+    if values.dtype.kind in "biuf":
+        return np.zeros(values.shape, dtype=bool)
+    return np.fromiter(map(is_bad, values.tolist()), dtype=bool, count=len(values))
+
+
+def column_in_words(column: int, names: Sequence[str] | None) -> str:
+    """Return the number of a column, and its name if it has one."""
+    return f"{column} ({names[column]!r:.80})" if names else str(column)
+
+
+def locate_bad_value(method: Method) -> Method:
+    """Decorate a method so that its errors name the position of the first bad value in X."""
 
     @wraps(method)
-    def pointing(self: Any, X: Any, *args: Any, **given: Any) -> Any:
-        with pointing_into(X):
+    def wrapper(self: Any, X: Any, *args: Any, **given: Any) -> Any:
+        with locating_bad_value(X):
             return method(self, X, *args, **given)
 
-    return cast("Method", pointing)
+    return cast("Method", wrapper)
 
 
 @contextmanager
-def pointing_into(X: Any) -> Iterator[None]:
-    """Add a line to errors about NaN, infinity or text that names the place in X."""
-    try:
-        with _saying_too_large():
-            yield
-    except ValueError as error:
-        lines = [line for line in str(error).split("\n") if not _PLACE.match(line)]
-        found = ((i, refused) for i, line in enumerate(lines, 1) if (refused := _REFUSED.search(line)))
-        after, refused = next(found, (0, None))
-        if refused and (place := _place(X, refused)):
-            error.args = ("\n".join([*lines[:after], place, *lines[after:]]),)
-        raise
-
-
-@contextmanager
-def _saying_too_large() -> Iterator[None]:
-    """Raise what NumPy says about an integer of hundreds of digits as what it is: an error about X."""
+def locating_bad_value(X: Any) -> Iterator[None]:
+    """Add a line with the position in X to errors about NaN, infinity or text."""
     try:
         yield
     except OverflowError as error:
         if "int too large to convert to float" not in str(error):
             raise
-        raise ValueError("Input X contains infinity or a value too large for dtype('float64').") from error
+        message = "Input X contains infinity or a value too large for dtype('float64')."
+        # scikit-learn would raise this error if NumPy had not raised first.
+        raise ValueError(_with_position(message, X)) from error
+    except ValueError as error:
+        if (message := _with_position(str(error), X)) != str(error):
+            error.args = (message,)
+        raise
+
+
+def _with_position(message: str, X: Any) -> str:
+    """Return an error's text with the number of bad values and the position of the first, if found."""
+    lines = [line for line in message.split("\n") if not _POSITION.match(line)]
+    found = ((i, refused) for i, line in enumerate(lines, 1) if (refused := _REFUSED.search(line)))
+    after, refused = next(found, (0, None))
+    if refused is None:
+        return message
+    if text := refused["text"]:
+        rows, columns = find_cells(X, partial(_of_each, lambda cell: repr(cell) == text))
+    elif refused["nan"]:
+        rows, columns = find_cells(X, are_missing)
+    else:
+        rows, columns = find_cells(X, partial(are_infinite, dtype=refused["dtype"]))
+    if not len(rows):
+        return message
+    which = "It" if len(rows) == 1 else f"The first of {len(rows):,}"
+    position = f"{which} is in row {rows[0]}, column {column_in_words(columns[0], column_names(X))}."
+    return "\n".join([*lines[:after], position, *lines[after:]])
 
 
 def check_names(X: Any) -> None:
-    """Refuse a frame with two columns of one name."""
+    """Refuse a frame with duplicate column names."""
     names = getattr(X, "columns", None)
-    if names is not None and not getattr(names, "is_unique", True):  # in other frames than pandas' they are
+    if names is not None and not getattr(names, "is_unique", True):  # only pandas allows duplicates
         twice = names[names.duplicated()][0]
-        raise ValueError(f"X has {list(names).count(twice)} columns of the name {str(twice)!r}. Rename them.")
-
-
-def _place(X: Any, refused: re.Match[str]) -> str | None:
-    """Describe the place of the first refused value and their number; None if unknown."""
-    table: Any = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    if len(table.shape) != 2:
-        return None
-    if sp.issparse(table):
-        entries = table.tocsr().tocoo()
-        wrong = _are_refused(entries.data, refused)
-        rows, columns = entries.row[wrong], entries.col[wrong]
-    else:
-        each = (take_column(table, j) for j in range(table.shape[1]))
-        rows, columns = np.nonzero(np.stack([_are_refused(column, refused) for column in each], axis=1))
-    if not len(rows):
-        return None
-    which = "It" if len(rows) == 1 else f"The first of {len(rows):,}"
-    names = column_names(X)
-    name = f" ({names[columns[0]]!r})" if names else ""
-    return f"{which} is in row {rows[0]}, column {columns[0]}{name}."
-
-
-def _are_refused(values: AnyArray, refused: re.Match[str]) -> BoolArray:
-    if refused["text"]:
-        return np.array([repr(cell) == refused["text"] for cell in values.tolist()], dtype=bool)
-    numbers = values
-    if values.dtype.kind not in "biuf":
-        numbers = np.array([_number(cell) or 0.0 for cell in values.tolist()])
-        numbers[missing_rows(values)] = np.nan
-    return np.isnan(numbers) if refused["nan"] else np.abs(numbers) > np.finfo(refused["dtype"]).max
-
-
-def _number(cell: Any) -> float | None:
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf
-    except (TypeError, ValueError):
-        return None
+        raise ValueError(f"X has {list(names).count(twice)} columns named {str(twice)!r}. Rename them.")

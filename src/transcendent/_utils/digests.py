@@ -1,4 +1,4 @@
-"""Rows known by what they hold: 16 bytes for each, equal for equal rows."""
+"""Digests of rows: 16 bytes for each, equal for equal rows."""
 
 import math
 from collections.abc import Iterator
@@ -22,21 +22,21 @@ from transcendent._utils.arrays import (
 
 _SIZE = 16
 _CELLS = 1 << 16
-_MOST_EXACT = 1 << 53  # integers beyond differ, and are one floating-point number
+_MAX_EXACT = 1 << 53  # above it, different integers become the same floating-point number
 
 
 def row_digests(X: Any, dtype: Any = np.float64) -> AnyArray:
-    """Return a digest of every row, of anything `take_rows` takes.
+    """Return a digest of every row, for any type that `take_rows` accepts.
 
-    Numbers count as ``dtype``, however they are stored: 0 is -0 and False, and NaN is any other missing
-    value. Entries of a sparse row count without their order, zeros not at all.
+    Numbers are compared as ``dtype``, however they are stored: 0 equals -0 and False, and all missing values
+    are equal. The order of entries in a sparse row does not matter, nor do stored zeros.
     """
     digests = b"".join(_sparse(X, dtype) if sp.issparse(X) else _dense(X, dtype))
     return np.frombuffer(digests, dtype=f"V{_SIZE}")
 
 
 def float_type(X: Any) -> str:
-    """Return the type of floating-point numbers that holds the rows, ``"float64"`` if in doubt."""
+    """Return the floating-point type of the rows; ``"float64"`` if it is unclear."""
     types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
     known = [np.dtype(kind) for kind in types if isinstance(kind, np.dtype)]
     common = np.result_type(*known) if known and len(known) == len(types) else np.dtype(np.float64)
@@ -44,7 +44,7 @@ def float_type(X: Any) -> str:
 
 
 def pair_up(wanted: IntArray, given: IntArray) -> IntArray:
-    """Return a position in ``given`` for each of ``wanted``, none of them twice; -1 where none is left."""
+    """Return a different position in ``given`` for each of ``wanted``, or -1 where none is left."""
     if len(given) == 0:
         return np.full(len(wanted), -1)
     size = len(wanted) + len(given)
@@ -55,7 +55,7 @@ def pair_up(wanted: IntArray, given: IntArray) -> IntArray:
 
 
 def number_digests(*each: AnyArray) -> list[IntArray]:
-    """Return arrays of digests as numbers, equal for equal digests of all the arrays."""
+    """Number the digests of all arrays, with the same number for equal digests."""
     ids = np.unique(np.concatenate(each), return_inverse=True)[1]
     return np.split(ids, np.cumsum([len(digests) for digests in each])[:-1])
 
@@ -70,12 +70,12 @@ def _rank_among_equals(ids: IntArray) -> IntArray:
 def _sparse(X: Any, dtype: Any) -> Iterator[bytes]:
     X = X.tocsr()
     for rows in chunks(X.shape[0], max(1, _CELLS * X.shape[0] // max(1, X.nnz))):
-        part = sp.csr_array(take_rows(X, rows), copy=True)
-        part.sum_duplicates()
-        part.eliminate_zeros()
-        entries = np.empty(part.nnz, dtype=[("column", "<i8"), ("value", "<f8")])
-        entries["column"], entries["value"] = part.indices, _in_one_form(part.data, dtype)
-        ends = (part.indptr * entries.itemsize).tolist()
+        chunk = sp.csr_array(take_rows(X, rows), copy=True)
+        chunk.sum_duplicates()
+        chunk.eliminate_zeros()
+        entries = np.empty(chunk.nnz, dtype=[("column", "<i8"), ("value", "<f8")])
+        entries["column"], entries["value"] = chunk.indices, _in_one_form(chunk.data, dtype)
+        ends = (chunk.indptr * entries.itemsize).tolist()
         content = memoryview(entries.tobytes())
         for start, end in pairwise(ends):
             yield blake2b(content[start:end], digest_size=_SIZE).digest()
@@ -85,8 +85,7 @@ def _dense(X: Any, dtype: Any) -> Iterator[bytes]:
     columns = _columns(X)
     width = sum(numbers.shape[1] for numbers, _ in columns)
     for rows in chunks(count_rows(X), max(1, _CELLS // max(1, width))):
-        parts = [numbers[rows] for numbers, _ in columns]
-        values = _in_one_form(parts[0] if len(parts) == 1 else np.hstack(parts), dtype)
+        values = _in_one_form(np.hstack([numbers[rows] for numbers, _ in columns]), dtype)
         cells = [(j, others[rows]) for j, (_, others) in enumerate(columns) if others is not None]
         for i, row in enumerate(values):
             digest = blake2b(row, digest_size=_SIZE)
@@ -96,7 +95,7 @@ def _dense(X: Any, dtype: Any) -> Iterator[bytes]:
 
 
 def _columns(X: Any) -> list[tuple[AnyArray, list[Any] | None]]:
-    """Return numbers (n, 1 or more), NaN where there is none, with what else is there, if anything is."""
+    """Return blocks of columns: numbers (NaN for other values), and the other values (None for numbers)."""
     n = count_rows(X)
     if column_names(X) is not None:
         return [_split(take_column(X, j)) for j in range(X.shape[1])]
@@ -118,14 +117,14 @@ def _split(column: AnyArray) -> tuple[AnyArray, list[Any] | None]:
 
 
 def _are_exact(values: AnyArray) -> bool:
-    """Return whether these are numbers that floating-point numbers hold."""
+    """Return whether all values are numbers that float64 can hold exactly."""
     if values.dtype.kind in "iu" and values.itemsize == 8:
-        return not np.any((values > _MOST_EXACT) | (values < -_MOST_EXACT))
+        return not np.any((values > _MAX_EXACT) | (values < -_MAX_EXACT))
     return values.dtype.kind in "biuf"
 
 
 def _is_exact(cell: Any) -> bool:
-    return isinstance(cell, int) and -_MOST_EXACT <= cell <= _MOST_EXACT
+    return isinstance(cell, int) and -_MAX_EXACT <= cell <= _MAX_EXACT
 
 
 def _plain(cell: Any) -> Any:
@@ -134,7 +133,7 @@ def _plain(cell: Any) -> Any:
 
 
 def _as_array(X: Any) -> AnyArray:
-    """Return rows as an array: of numbers, or else of objects."""
+    """Return rows as an array of numbers, or else of dtype object."""
     if isinstance(X, list | tuple):
         try:
             values = np.asarray(X)
@@ -145,7 +144,7 @@ def _as_array(X: Any) -> AnyArray:
 
 
 def _in_one_form(values: AnyArray, dtype: Any) -> AnyArray:
-    """Return numbers of one type, with one zero and one NaN."""
+    """Return numbers of one type, without negative zeros and with only one kind of NaN."""
     with np.errstate(over="ignore", invalid="ignore"):
         cast: AnyArray = values.astype(dtype, order="C")
         cast += 0.0
@@ -155,7 +154,7 @@ def _in_one_form(values: AnyArray, dtype: Any) -> AnyArray:
 
 
 def _text(value: Any) -> Any:
-    """Return anything but a number in one form; None for a missing value."""
+    """Return a value that is not a number in a form that can be compared; None for a missing value."""
     value = _plain(value)
     if isinstance(value, str | bytes):
         return value

@@ -17,7 +17,7 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
         return see_through(estimator.estimator)
     if hasattr(estimator, "best_estimator_"):
         return see_through(estimator.best_estimator_)
-    if isinstance(estimator, Pipeline) and _predicts_as_pipelines_do(estimator):
+    if isinstance(estimator, Pipeline) and not _has_own_predict(estimator):
         steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
         inner, classifier = see_through(estimator.steps[-1][1])
         return steps + inner, classifier
@@ -25,24 +25,24 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
 
 
 def check_detector(estimator: Any) -> None:
-    """Refuse what is no classifier of scikit-learn's kind, with the way to use it all the same."""
+    """Raise unless the detector has the interface of a scikit-learn classifier; name a way to use it."""
     if isinstance(estimator, type):
-        raise TypeError(f"the detector is a class: give an instance, {estimator.__name__}().")
+        raise TypeError(f"the detector is a class: pass an instance, {estimator.__name__}().")
     if isinstance(estimator, FrozenEstimator):
         estimator = estimator.estimator
     missing = [name for name in ("fit", "predict", "get_params") if not hasattr(estimator, name)]
     if missing == ["predict"] and hasattr(type(estimator), "predict") and is_classifier(estimator):
-        missing = []  # it comes with the fit, as of a StackingClassifier
+        missing = []  # available after fit, as in a StackingClassifier
     if missing or not hasattr(estimator, "__sklearn_tags__"):
         lacks = f"it has no {missing[0]}" if missing else "it does not derive from BaseEstimator"
         raise TypeError(
-            f"the detector, {type(estimator).__name__}, is not a classifier of scikit-learn's kind: "
-            f"{lacks}. Derive its class from ClassifierMixin and BaseEstimator (skorch does that for "
-            "PyTorch), or judge its scores alone: ScoreEvaluator().fit(scores, y, labels)."
+            f"the detector, {type(estimator).__name__}, is not a scikit-learn classifier: {lacks}. Derive "
+            "its class from ClassifierMixin and BaseEstimator (skorch does that for PyTorch), or use only "
+            "its scores: ScoreEvaluator().fit(Answers(labels, scores), y)."
         )
 
 
-def take_on_input(tags: Any, inner: Any) -> Any:
+def copy_input_tags(tags: Any, inner: Any) -> Any:
     """Give a wrapper the input and classifier tags of the estimator it wraps."""
     inner_tags = get_tags(inner)
     tags.input_tags = inner_tags.input_tags
@@ -51,7 +51,7 @@ def take_on_input(tags: Any, inner: Any) -> Any:
 
 
 def transform(transformers: list[Any], X: Any) -> Any:
-    """Apply the transformers of a pipeline in turn; sparse rows come out in canonical form."""
+    """Apply the transformers of a pipeline in turn, and return sparse rows in canonical form."""
     for transformer in transformers:
         X = canonical_rows(transformer.transform(X))
     return X
@@ -66,17 +66,16 @@ def seeded(estimator: Any, seed: int) -> Any:
         if name.split("__")[-1] == "random_state" and value is None:
             copy.set_params(**{name: seed})
         elif getattr(value, "shuffle", False) and getattr(value, "random_state", seed) is None:
-            value.random_state = seed  # a splitter, which clone has copied
+            value.random_state = seed  # a splitter, copied by clone
     return copy
 
 
 def has_own_seed(estimator: Any) -> bool:
     """Return whether a ``random_state`` is set in an estimator, nested ones included."""
     params = estimator.get_params(deep=True) if isinstance(estimator, BaseEstimator) else {}
-    own = [value for name, value in params.items() if name.split("__")[-1] == "random_state"]
-    return any(seed is not None for seed in own)
+    return any(name.split("__")[-1] == "random_state" and params[name] is not None for name in params)
 
 
-def _predicts_as_pipelines_do(pipeline: Pipeline) -> bool:
-    """Return False for subclasses with a ``predict`` of their own, such as pipelines that resample."""
-    return getattr_static(type(pipeline), "predict") is getattr_static(Pipeline, "predict")
+def _has_own_predict(pipeline: Pipeline) -> bool:
+    """Return whether a subclass replaces ``predict``, as pipelines that resample do."""
+    return getattr_static(type(pipeline), "predict") is not getattr_static(Pipeline, "predict")

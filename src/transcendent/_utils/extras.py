@@ -1,4 +1,4 @@
-"""Optional dependencies, imported where they are used."""
+"""Import optional dependencies where they are used."""
 
 from importlib import import_module
 from typing import Any
@@ -7,7 +7,7 @@ from transcendent.errors import MissingExtraError
 
 
 def extra(module: str, group: str) -> Any:
-    """Import a module, or raise an error with the line that installs its extra."""
+    """Import a module, or raise an error with the command that installs its extra."""
     try:
         return import_module(module)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Read regular files only, and write files completely or not at all."""
 
 import errno
 import os
@@ -16,15 +16,15 @@ def is_about_writing(error: OSError) -> bool:
 
 
 @contextmanager
-def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
+def open_regular(path: Path, max_bytes: int) -> Iterator[BinaryIO]:
     """Open a regular file for reading; refuse pipes, devices and files that are too large."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if found.st_size > most_bytes:
-            reason = f"it has {found.st_size:,} bytes, more than the {most_bytes:,} that are read"
+        if found.st_size > max_bytes:
+            reason = f"it has {found.st_size:,} bytes, more than the limit of {max_bytes:,}"
             raise OSError(errno.EFBIG, reason, str(path))
         with os.fdopen(handle, "rb", closefd=False) as file:
             yield file
@@ -33,8 +33,10 @@ def open_regular(path: Path, most_bytes: int) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write aside and rename, so readers never see half a file and a failure leaves nothing behind."""
-    _check_replaceable(path)
+    """Write a temporary file and rename it, so readers never see half of it; replace only regular files."""
+    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        kind = "a link" if path.is_symlink() else "not a regular file"
+        raise OSError(errno.EINVAL, f"it is {kind}, so it is not replaced", str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, f"there is no folder {path.parent}", str(path))
     aside = path.parent / f".{path.name}.{uuid4().hex[:8]}"
@@ -50,10 +52,3 @@ def write_whole(path: Path, content: bytes) -> None:
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
-
-
-def _check_replaceable(path: Path) -> None:
-    """Refuse to replace a device, a pipe, a folder or a link."""
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        kind = "a link" if path.is_symlink() else "not a regular file"
-        raise OSError(errno.EINVAL, f"it is {kind}, and is not replaced", str(path))

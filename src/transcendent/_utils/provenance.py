@@ -1,4 +1,4 @@
-"""Digests of data and rejectors, and versions: what identifies a run."""
+"""Digests of data and rejectors, and versions of libraries, which together identify a run."""
 
 import hashlib
 import inspect
@@ -19,15 +19,15 @@ from sklearn.base import BaseEstimator
 from transcendent._utils.arrays import column_names, take_column
 
 _PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
-_version = cache(version)  # it reads and parses a file each time
+_version = cache(version)  # cached because each call reads and parses a file
 
 
 def digest(*things: Any) -> str:
     """Return the SHA-256 of arrays, sparse matrices, frames or lists."""
     sha = hashlib.sha256()
     for thing in things:
-        for part in _parts(thing):
-            sha.update(part)
+        for piece in _to_bytes(thing):
+            sha.update(piece)
     return sha.hexdigest()
 
 
@@ -38,28 +38,26 @@ def describe(rejector: Any) -> str:
 
 
 def fingerprint(name: str, rejector: Any) -> str:
-    """Return a digest of a rejector, its fitted state and the source of the user's own code included."""
+    """Return a digest of a rejector, including its fitted state and the source of the user's own code."""
     params = rejector.get_params(deep=True).values() if isinstance(rejector, BaseEstimator) else []
     try:
         state = joblib.hash(rejector, hash_name="sha1")
-    except Exception as error:  # whatever pickle makes of an object it cannot handle
+    except Exception as error:  # pickling an unsupported value can raise anything
         raise ValueError(
-            f"{name} cannot be told from another run's in a folder ({error}). Give it named functions "
-            "instead of lambdas, or run without a folder."
+            f"{name} cannot be identified in a folder of results ({error}). Use named functions instead of "
+            "lambdas, or run without a folder."
         ) from None
     return digest([str(state), *(_source(thing) for thing in (rejector, *params))])
 
 
 def versions(*also: str) -> dict[str, str]:
-    """Return the versions of Python, of the core dependencies, and of ``also`` where imported."""
-    in_use = [module for module in also if module in sys.modules]
-    found = {name: _version(name) for name in _PACKAGES}
-    found |= {module: sys.modules[module].__version__ for module in in_use}
-    return {"python": platform.python_version()} | found
+    """Return the versions of Python, of the core dependencies, and of those ``also`` that are imported."""
+    imported = {module: sys.modules[module].__version__ for module in also if module in sys.modules}
+    return {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}, **imported}
 
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values as JSON reads them back."""
+    """Return the values as they would be after writing and reading JSON."""
     out: dict[str, Any] = json.loads(json.dumps(values, default=_plain))
     return out
 
@@ -69,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 def _source(thing: Any) -> str:
-    """Return the source of a function or class that is not from an installed package."""
+    """Return the source of a function or class, or "" if it is from an installed package."""
     code = thing if inspect.isroutine(thing) or inspect.isclass(thing) else type(thing)
     try:
         installed = "site-packages" in inspect.getfile(code) or code.__module__.startswith("transcendent.")
@@ -78,7 +76,7 @@ def _source(thing: Any) -> str:
         return ""
 
 
-def _parts(thing: Any) -> Iterator[Any]:
+def _to_bytes(thing: Any) -> Iterator[Any]:
     if sp.issparse(thing):
         csr = thing.tocsr()
         arrays = [np.array(csr.shape), csr.indptr, csr.indices, csr.data]

@@ -1,4 +1,4 @@
-"""Save a fitted rejector, and load one after checking the file it is in."""
+"""Save a fitted rejector to a file, and load it after checking the file."""
 
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,13 +15,8 @@ from transcendent._utils.files import write_whole
 from transcendent._utils.provenance import versions
 from transcendent._utils.text import visible
 from transcendent.artifacts.boosters import booster_types
-from transcendent.artifacts.container import MOST_BYTES, pack, read_sealed, unpack
-from transcendent.artifacts.entries import (
-    Calibrations,
-    from_entries,
-    read_calibrations,
-    to_entries,
-)
+from transcendent.artifacts.container import MAX_BYTES, pack, read_sealed, unpack
+from transcendent.artifacts.entries import Calibrations, from_entries, read_calibrations, to_entries
 from transcendent.artifacts.manifest import (
     MANIFEST,
     check_facts,
@@ -31,10 +26,10 @@ from transcendent.artifacts.manifest import (
     write_manifest,
 )
 from transcendent.artifacts.signatures import Key, check_signature, required_key
-from transcendent.artifacts.types import ALLOWED, check_trusted, find_types_to_trust, spelled_out
+from transcendent.artifacts.types import ALLOWED, check_trusted, expand_packages, find_types_to_trust
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
+from transcendent.decisions import declared, is_rejector
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
-from transcendent.rejectors import Traits
 
 
 def save(
@@ -57,7 +52,7 @@ def save(
     path : path
         Where to write; an existing file is replaced once the new one is complete.
     training_period : pair of times or None
-        When its first and last training rows were seen, for the manifest.
+        When the first and last training rows were seen, for the manifest.
     notes : dict or None
         Further JSON values for the manifest.
     signing_key : path, bytes or None
@@ -79,7 +74,7 @@ def save(
     """
     _check_savable(rejector)
     if training_period is not None and (isinstance(training_period, str) or len(training_period) != 2):
-        raise ValueError(f"training_period is a pair of times, start and end, not {training_period!r}.")
+        raise ValueError(f"training_period must be a pair of times (start, end), not {training_period!r}.")
     try:
         entries = to_entries(rejector)
     except ArtifactError as reason:
@@ -102,37 +97,36 @@ def load(
     trusted: Collection[str] = (),
     public_key: Key | None = None,
     strict: bool = False,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BYTES,
 ) -> Any:
     """Return the rejector in a file, or raise an `ArtifactError` that names the check the file fails.
 
-    Nothing in the file is interpreted before its digest, and its signature if a key is required, have been
-    checked. Nothing is built before all types in it have been found to be trusted. The digest guards against
-    damage. Only a signature says who made the file: without one, a crafted file can crash the process, or
-    decide as its author wants.
+    The digest, and the signature if a key is required, are checked before anything in the file is parsed. All
+    types are checked to be trusted before anything is built. The digest guards against damage. Only a
+    signature says who made the file: without one, a crafted file can crash the process, or decide as its
+    author wants.
 
     Parameters
     ----------
     path : path
         A file that `save` wrote.
     trusted : collection of str
-        Names of types to allow beside those of scikit-learn and Transcendent, as the error lists them: your
+        Names of types to allow besides those of scikit-learn and Transcendent, as listed by the error: your
         own classes and functions, and tree models.
     public_key : path, bytes or None
-        The public Ed25519 key (PEM) that files have to be signed with. By default the file that the
-        environment variable ``TRANSCENDENT_PUBLIC_KEY`` names; if it is not set, signatures are not checked.
+        Require a signature that matches this public Ed25519 key (PEM). By default the key file named by the
+        environment variable ``TRANSCENDENT_PUBLIC_KEY``; if it is not set, signatures are not checked.
     strict : bool
         Refuse a file that was written under any other version of Python, Transcendent, NumPy, SciPy,
-        scikit-learn or the boosters it holds. Otherwise another major or minor version of a library that
-        models come from is an `ArtifactVersionWarning`.
-    most_bytes : int
+        scikit-learn or the boosters in it. Otherwise, another major or minor version of a library with models
+        raises an `ArtifactVersionWarning`.
+    max_bytes : int
         Refuse larger files; by default those over 4 GiB.
     """
-    artifact = open_artifact(path, public_key=public_key, most_bytes=most_bytes)
-    return artifact.rejector(trusted, strict=strict)
+    return open_artifact(path, public_key=public_key, max_bytes=max_bytes).rejector(trusted, strict=strict)
 
 
-def open_artifact(path: Any, *, public_key: Key | None = None, most_bytes: int = MOST_BYTES) -> "Artifact":
+def open_artifact(path: Any, *, public_key: Key | None = None, max_bytes: int = MAX_BYTES) -> "Artifact":
     """Check a file's digest, signature and sizes, and read its manifest, without loading the rejector.
 
     Parameters
@@ -140,19 +134,19 @@ def open_artifact(path: Any, *, public_key: Key | None = None, most_bytes: int =
     path : path
         A file that `save` wrote.
     public_key : path, bytes or None
-        The public Ed25519 key (PEM) that the file has to be signed with; see `load`.
-    most_bytes : int
+        Require a signature that matches this public Ed25519 key (PEM); see `load`.
+    max_bytes : int
         Refuse larger files; by default those over 4 GiB.
     """
     with _refusing(path):
         key = required_key(public_key)
-    return read_artifact(path, key, most_bytes)
+    return read_artifact(path, key, max_bytes)
 
 
-def read_artifact(path: Any, key: Key | None = None, most_bytes: int = MOST_BYTES) -> "Artifact":
-    """Open an artifact as `open_artifact` does, but with no other key than the one given."""
+def read_artifact(path: Any, key: Key | None = None, max_bytes: int = MAX_BYTES) -> "Artifact":
+    """Open an artifact as `open_artifact` does, but ignore the key in the environment."""
     with _refusing(path, FileNotFoundError):
-        data, digest, signature = read_sealed(Path(path), most_bytes)
+        data, digest, signature = read_sealed(Path(path), max_bytes)
         if key is not None:
             check_signature(digest, signature, key)
         entries = unpack(data)
@@ -167,17 +161,17 @@ class Artifact:
     Attributes
     ----------
     path : str
-        Where it was read from.
+        The file it was read from.
     manifest : dict
         Format, versions, classes, features, training period, calibration objects, thresholds.
     entries : dict of bytes
-        The files in it, without the manifest.
+        The content of the other entries, by name.
     digest : str
-        SHA-256 of its content.
+        SHA-256 of the content.
     signed : bool
         Whether it has a signature, which anyone can make.
     signature_checked : bool
-        Whether a key was given, and the signature was made by its owner.
+        Whether the signature matches a key that was given.
     """
 
     path: str
@@ -192,36 +186,36 @@ class Artifact:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of Python and of the libraries it was written under, by name."""
+        """Versions of Python and of the libraries when it was written, by name."""
         return dict(self.manifest["versions"])
 
     def version_differences(self) -> list[VersionDifference]:
-        """Return the versions that differ from those here, first the ones that matter to its models."""
+        """Return the versions that differ from the installed ones, those that matter to its models first."""
         boosters = sorted(kind.partition(".")[0] for kind in booster_types(self.entries))
         return find_differences(self.versions, boosters)
 
     def version_hint(self) -> str:
-        """Return a sentence, after a blank, on the versions that may make its models fail; "" if none may."""
+        """Return a space and a sentence about versions that may make its models fail, or ""."""
         found = [difference for difference in self.version_differences() if difference.matters]
         return f" {in_words(found)}" if found else ""
 
     def types_to_trust(self) -> list[str]:
-        """Return the names of the types in it that `load` allows only if they are in ``trusted``."""
+        """Return the names of its types that `load` allows only if ``trusted`` lists them."""
         with _refusing(self.path):
             return self._types_to_trust
 
     def check(self, trusted: Collection[str] = (), *, strict: bool = False) -> None:
-        """Refuse it if it holds types that are not trusted, or counts calibration objects wrongly.
+        """Refuse it if a type is not trusted, or its manifest has a wrong number of calibration objects.
 
         If ``strict``, also refuse it if it was written under other versions.
         """
-        names = _names(trusted)
+        names = expand_packages(trusted)
         with _refusing(self.path):
             self._checked(names, strict)
 
     def rejector(self, trusted: Collection[str] = (), *, strict: bool = False) -> Any:
-        """Check it, and build its rejector; warn if it was written under other versions that matter."""
-        names = _names(trusted)
+        """Check it and return its rejector; warn if it was written under other versions that matter."""
+        names = expand_packages(trusted)
         with _refusing(self.path, hint=self.version_hint):
             calibrations = self._checked(names, strict)
             built = from_entries(self.entries, calibrations, [*ALLOWED, *names])
@@ -230,8 +224,8 @@ class Artifact:
             check_facts(self.manifest, built)
         if hint := self.version_hint():
             warnings.warn(
-                f"{self.path}:{hint} Its decisions may differ, or fail. Fit it again under the versions that "
-                "are here, or install those it was written under.",
+                f"{self.path}:{hint} Its decisions may differ, or fail. Fit it again under the installed "
+                "versions, or install those it was written under.",
                 ArtifactVersionWarning,
                 stacklevel=3,
             )
@@ -239,9 +233,9 @@ class Artifact:
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
-        """Turn failures of its rejector in here into an `ArtifactError`, except errors about the rows.
+        """Turn errors of its rejector inside the block into an `ArtifactError`, except errors about the rows.
 
-        Under other versions that matter to its models, any failure may be due to them.
+        If versions that matter to its models differ, every error may be due to them.
         """
         try:
             yield
@@ -253,8 +247,8 @@ class Artifact:
 
     def refuse_failure(self, error: Exception) -> NoReturn:
         """Raise an `ArtifactError` for an error that its rejector raised on rows."""
-        said = visible(f"{self.path} cannot decide these rows ({type(error).__name__}: {error!s:.300}).")
-        raise ArtifactError(said + self.version_hint()) from error
+        message = visible(f"{self.path} cannot decide these rows ({type(error).__name__}: {error!s:.300}).")
+        raise ArtifactError(message + self.version_hint()) from error
 
     @cached_property
     def _types_to_trust(self) -> list[str]:
@@ -262,7 +256,7 @@ class Artifact:
 
     def _checked(self, trusted: list[str], strict: bool) -> Calibrations:
         if strict and (differences := self.version_differences()):
-            raise ArtifactError(f"{in_words(differences)} With strict, all versions must be the same.")
+            raise ArtifactError(f"{in_words(differences)} strict requires equal versions.")
         check_trusted(self._types_to_trust, trusted)
         calibrations = read_calibrations(self.entries)
         check_sizes(self.manifest, calibrations)
@@ -273,7 +267,7 @@ class Artifact:
 def _refusing(
     path: Any, passing: type[Exception] = MissingExtraError, hint: Callable[[], str] = lambda: ""
 ) -> Iterator[None]:
-    """Turn whatever a malformed file raises in here into an `ArtifactError` that says it is refused."""
+    """Turn errors that a malformed file raises inside the block into an `ArtifactError`."""
     try:
         yield
     except (MissingExtraError, passing):
@@ -283,22 +277,14 @@ def _refusing(
     except MemoryError:
         raise ArtifactError(visible(f"{path} is refused: there is not enough memory to read it.")) from None
     except Exception as error:
-        said = f"it cannot be read ({type(error).__name__}: {error}"
-        raise ArtifactError(visible(f"{path} is refused: {said:.300}).") + hint()) from error
+        message = f"it cannot be read ({type(error).__name__}: {error}"
+        raise ArtifactError(visible(f"{path} is refused: {message:.300}).") + hint()) from error
 
 
 def _check_savable(rejector: Any) -> None:
-    if not hasattr(rejector, "decide"):
+    if not is_rejector(rejector):
         kind = type(rejector).__name__
-        raise TypeError(
-            f"{kind} is not a rejector; wrap a detector in one, such as InductiveEvaluator(detector)."
-        )
-    if Traits.of(rejector).lacks_thresholds:
-        raise ArtifactError("this rejector cannot be saved: it has no thresholds. rethreshold() finds some.")
+        raise TypeError(f"{kind} is not a rejector: wrap a detector in one, as InductiveEvaluator(detector).")
+    if declared(rejector).fitted.lacks_thresholds:
+        raise ArtifactError("this rejector cannot be saved without thresholds: call rethreshold() first.")
     check_is_fitted(rejector)
-
-
-def _names(trusted: Collection[str]) -> list[str]:
-    if isinstance(trusted, str) or not isinstance(trusted, Collection):
-        raise TypeError(f"trusted is a list of names of types, not {trusted!r}.")
-    return spelled_out(trusted)

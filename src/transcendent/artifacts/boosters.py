@@ -1,6 +1,6 @@
 """LightGBM and XGBoost models in the formats of these libraries, checked before the libraries read them.
 
-Their readers follow the indices and sizes in a text without checking most of them.
+The libraries follow most indices and sizes in a model file without checking them.
 """
 
 import json
@@ -13,10 +13,11 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, IntArray
 from transcendent._utils.extras import extra
+from transcendent.artifacts.estimators import within
 from transcendent.errors import ArtifactError
 
 _SUFFIXES = {"lightgbm.basic.Booster": "lightgbm.txt", "xgboost.core.Booster": "xgboost.json"}
-_MOST_CATEGORIES = 1 << 24  # XGBoost takes no more
+_MAX_CATEGORIES = 1 << 24  # the limit of XGBoost
 _INTEGERS = re.compile(r"-?\d{1,10}( -?\d{1,10})*")
 _CATEGORICAL = 1  # the bit of a LightGBM node's type
 
@@ -24,7 +25,7 @@ Fields = dict[str, str]
 
 
 def suffix_of(thing: Any) -> str | None:
-    """Return how the name of a booster's entry ends, None of anything else."""
+    """Return the suffix of a booster's entry, or None if the value is not a booster."""
     return _SUFFIXES.get(f"{type(thing).__module__}.{type(thing).__qualname__}")
 
 
@@ -52,24 +53,24 @@ def from_bytes(name: str, data: bytes) -> Any:
 
 
 def check(name: str, data: bytes) -> None:
-    """Refuse the booster of an entry if its trees lead astray, or are of a kind that cannot be checked."""
+    """Refuse the booster of an entry if its trees are invalid, or of a kind that cannot be checked."""
     is_lightgbm = name.endswith(_SUFFIXES["lightgbm.basic.Booster"])
     if not is_lightgbm and not name.endswith(_SUFFIXES["xgboost.core.Booster"]):
         raise ArtifactError(f"it names {name!r:.60} as a booster.")
     try:
         check_lightgbm(data.decode()) if is_lightgbm else check_xgboost(data)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        said = f"{type(error).__name__}: {error!s:.100}"
-        raise ArtifactError(f"{name} in it is not a model of trees that fit together ({said}).") from None
+        reason = f"{type(error).__name__}: {error!s:.100}"
+        raise ArtifactError(f"its {name} is not a valid model ({reason}).") from None
 
 
 def check_lightgbm(text: str) -> None:
     """Raise a `ValueError` if compiled code would read or write outside of what the text describes."""
-    _require("\r" not in text and "\0" not in text, "lines end otherwise")
+    _require("\r" not in text and "\0" not in text, "line endings")
     start = text.index("\nTree=") + 1
     header = _fields(text[:start].split("\n"))
     n_features, n_classes = int(header["max_feature_idx"]) + 1, int(header["num_class"])
-    _require(len(header["feature_names"].split(" ")) == n_features, "features are not those named")
+    _require(len(header["feature_names"].split(" ")) == n_features, "numbers of features and names differ")
     in_objective = re.findall(r"num_class:(\S+)", header.get("objective", ""))
     counts = {int(header["num_tree_per_iteration"]), n_classes, *map(int, in_objective)}
     _require(counts == {n_classes} and n_classes >= 1, "numbers of classes differ")
@@ -77,7 +78,7 @@ def check_lightgbm(text: str) -> None:
     places = list(accumulate(sizes, initial=start))
     _require(all(size > 0 for size in sizes), "sizes of trees")
     _require(text.startswith("end of trees", places[-1]), "sizes of trees")
-    _require(len(sizes) % n_classes == 0, "trees for some classes only")
+    _require(len(sizes) % n_classes == 0, "number of trees")
     for i, (begin, end) in enumerate(pairwise(places)):
         first, *lines = text[begin:end].split("\n")
         _require(first == f"Tree={i}", "sizes of trees")
@@ -95,7 +96,7 @@ def _check_lightgbm_tree(tree: Fields, n_features: int) -> None:
         _require(np.all(children >= -n_leaves), "leaves that do not exist")
     if n_leaves > 1:
         _walk(left, right)
-    _require(_within(features, n_features), "features that do not exist")
+    _require(within(features, n_features), "features that do not exist")
     if n_categorical:
         bounds = _integers(tree["cat_boundaries"], n_categorical + 1)
         words = _numbers(tree["cat_threshold"])
@@ -108,12 +109,12 @@ def _check_lightgbm_tree(tree: Fields, n_features: int) -> None:
         n_used = _integers(tree["num_features"], n_leaves)
         used = _integers(" ".join(tree["leaf_features"].split()), n_used.sum())
         _numbers(tree["leaf_coeff"], n_used.sum())
-        _require(np.all(n_used >= 0) and _within(used, n_features), "features that do not exist")
+        _require(np.all(n_used >= 0) and within(used, n_features), "features that do not exist")
 
 
 def check_xgboost(data: bytes) -> None:
     """Raise a `ValueError` if compiled code would read or write outside of what the text describes."""
-    _require(data.startswith(b'{"'), "no JSON")  # or else XGBoost takes it for another format
+    _require(data.startswith(b'{"'), "not JSON")  # else XGBoost reads it as another format
     learner = json.loads(data, object_pairs_hook=_unique)["learner"]
     sizes = {name: int(learner["learner_model_param"][name]) for name in ("num_feature", "num_class")}
     n_features, n_groups = sizes["num_feature"], max(sizes["num_class"], 1)
@@ -124,7 +125,7 @@ def check_xgboost(data: bytes) -> None:
     if booster["name"] == "gblinear":
         _require(len(booster["model"]["weights"]) == (n_features + 1) * n_groups, "number of weights")
         return
-    dart = booster["name"] == "dart"
+    dart = booster["name"] == "dart"  # a gbtree with a weight for each tree
     model = booster["gbtree"]["model"] if dart else booster["model"]
     trees, groups = model["trees"], model["tree_info"]
     _require(int(model["gbtree_model_param"]["num_trees"]) == len(trees) == len(groups), "number of trees")
@@ -149,28 +150,28 @@ def _check_xgboost_tree(tree: dict[str, Any], n_features: int) -> None:
     _require(np.array_equal(left == -1, right == -1), "half a split")
     reached = _walk(left, right)
     splits = reached[left[reached] != -1]
-    _require(_within(np.array(tree["split_indices"])[splits], n_features), "features that do not exist")
+    _require(within(np.array(tree["split_indices"])[splits], n_features), "features that do not exist")
     names = ("categories_nodes", "categories_segments", "categories_sizes")
     nodes, begins, sizes = (np.array(tree[name], dtype=np.int64) for name in names)
     categories = np.array(tree["categories"], dtype=np.int64)
-    fits = len(nodes) == len(begins) == len(sizes) and _within(nodes, n) and len(set(nodes)) == len(nodes)
+    fits = len(nodes) == len(begins) == len(sizes) and within(nodes, n) and len(set(nodes)) == len(nodes)
     _require(fits and np.all((begins >= 0) & (sizes >= 0)), "categories that do not exist")
     _require(np.all(begins + sizes <= len(categories)), "categories that do not exist")
-    _require(_within(categories, _MOST_CATEGORIES), "categories that do not exist")
+    _require(within(categories, _MAX_CATEGORIES), "categories that do not exist")
     by_category = splits[np.array(tree["split_type"])[splits] != 0]
     _require(np.isin(by_category, nodes).all(), "categories that do not exist")
 
 
 def _walk(left: AnyArray, right: AnyArray) -> IntArray:
-    """Return the nodes between the first and all leaves; refuse links to nowhere, or to a node twice."""
+    """Return the nodes that the root reaches; refuse links out of the tree, and to a node reached before."""
     seen = np.zeros(len(left), dtype=bool)
     here = np.zeros(1, dtype=np.int64)
     while len(here):
         seen[here] = True
         ends = np.concatenate([left[here], right[here]])
         here = ends[ends >= 0]
-        known = _within(here, len(left)) and not seen[here].any() and len(np.unique(here)) == len(here)
-        _require(known, "nodes that lead nowhere, or back")
+        known = within(here, len(left)) and not seen[here].any() and len(np.unique(here)) == len(here)
+        _require(known, "invalid links between nodes")
     return np.flatnonzero(seen)
 
 
@@ -179,9 +180,9 @@ def _fields(lines: list[str]) -> Fields:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return pairs as a dict; readers differ in which of two equal names they take."""
+    """Return pairs as a dict; refuse duplicate names, since libraries differ in which one they use."""
     found = dict(pairs)
-    _require(len(found) == len(pairs), "a name twice")
+    _require(len(found) == len(pairs), "duplicate names")
     return found
 
 
@@ -194,12 +195,6 @@ def _numbers(text: str, n: int | None = None) -> AnyArray:
     found = np.array(text.split(), dtype=np.float64)
     _require(n is None or len(found) == n, "numbers of values")
     return found
-
-
-def _within(indices: AnyArray, size: int) -> bool:
-    if len(indices) == 0:
-        return True
-    return indices.dtype.kind == "i" and bool(indices.min() >= 0 and indices.max() < size)
 
 
 def _require(condition: Any, what: str) -> None:

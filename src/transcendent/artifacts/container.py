@@ -1,4 +1,4 @@
-"""The file itself: a zip archive without compression, closed by a seal.
+"""The file itself: a zip archive without compression that ends with a seal.
 
 The last bytes of the file, which are the archive's comment, hold the SHA-256 of everything before them and,
 if the file was signed, an Ed25519 signature of that digest. Both are checked before the archive is opened.
@@ -16,7 +16,7 @@ from transcendent._utils.files import open_regular
 from transcendent.artifacts.signatures import Key, sign
 from transcendent.errors import ArtifactError
 
-MOST_BYTES = 1 << 32  # of a file that is read, unless the caller allows more
+MAX_BYTES = 1 << 32  # the largest file that is read by default
 
 _SEAL = re.compile(rb"\ntranscendent artifact\nsha256 ([0-9a-f]{64})\ned25519 ([0-9a-f]{128}|-{128})\n")
 _SEAL_SIZE = 232
@@ -24,11 +24,11 @@ _UNSIGNED = "-" * 128
 _NAME = re.compile(
     r"manifest\.json|rejector\.skops|calibration-\d+\.npz|booster-\d+\.(lightgbm\.txt|xgboost\.json)"
 )
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # what a zip archive can date; equal contents make equal files
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # zip's first date; a fixed one makes equal contents equal files
 
 
 def pack(entries: Mapping[str, bytes], signing_key: Key | None) -> tuple[bytes, str]:
-    """Return the bytes of a sealed file that holds the entries, and its digest."""
+    """Return a sealed file with the entries, and its digest."""
     buffer = io.BytesIO()
     with ZipFile(buffer, "w", ZIP_STORED) as archive:
         archive.comment = bytes(_SEAL_SIZE)
@@ -44,10 +44,10 @@ def seal(digest: str, signature: str | None) -> bytes:
     return f"\ntranscendent artifact\nsha256 {digest}\ned25519 {signature or _UNSIGNED}\n".encode()
 
 
-def read_sealed(path: Path, most_bytes: int) -> tuple[bytes, str, str | None]:
-    """Return the bytes of a regular file, its digest, which is checked, and its signature, which is not."""
+def read_sealed(path: Path, max_bytes: int) -> tuple[bytes, str, str | None]:
+    """Return the content of a file, its digest (checked) and its signature (not checked)."""
     try:
-        with open_regular(path, most_bytes) as file:
+        with open_regular(path, max_bytes) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(size - _SEAL_SIZE, 0))
             _read_seal(file.read(_SEAL_SIZE))  # before the rest, which may be large
@@ -59,14 +59,14 @@ def read_sealed(path: Path, most_bytes: int) -> tuple[bytes, str, str | None]:
         raise ArtifactError(f"{error.strerror or error}.") from None
     digest, signature = _read_seal(data[-_SEAL_SIZE:])
     if hashlib.sha256(memoryview(data)[:-_SEAL_SIZE]).hexdigest() != digest:
-        raise ArtifactError("it is damaged: its content does not have the digest in its seal.")
+        raise ArtifactError("it is damaged: its content does not match the digest in its seal.")
     return data, digest, None if signature == _UNSIGNED else signature
 
 
 def _read_seal(ending: bytes) -> tuple[str, str]:
     found = _SEAL.fullmatch(ending)
     if found is None:
-        raise ArtifactError("it has no seal at its end: it is cut short, damaged, or no artifact at all.")
+        raise ArtifactError("it does not end with a seal: it is truncated, damaged, or not an artifact.")
     return found[1].decode(), found[2].decode()
 
 
@@ -76,11 +76,11 @@ def unpack(data: bytes) -> dict[str, bytes]:
         listed = archive.infolist()
         for entry in listed:
             if not _NAME.fullmatch(entry.filename):
-                raise ArtifactError(f"it holds a file named {entry.filename!r:.80}, which no artifact does.")
+                raise ArtifactError(f"it has an entry {entry.filename!r:.80}, which artifacts do not have.")
             if entry.compress_type != ZIP_STORED or entry.compress_size != entry.file_size:
-                raise ArtifactError(f"{entry.filename} in it is compressed, as nothing in an artifact is.")
+                raise ArtifactError(f"its {entry.filename} is compressed; entries of artifacts are not.")
         if len({entry.filename for entry in listed}) < len(listed):
-            raise ArtifactError("it holds two files of one name.")
+            raise ArtifactError("it has two entries with the same name.")
         if sum(entry.file_size for entry in listed) > len(data):
-            raise ArtifactError("its files claim to be larger than it is.")
+            raise ArtifactError("its entries claim to be larger than the file.")
         return {entry.filename: archive.read(entry) for entry in listed}

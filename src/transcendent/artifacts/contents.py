@@ -1,11 +1,11 @@
-"""Checks of what skops built, before compiled code follows numbers in it without checking them.
+"""Checks of what skops built, made before compiled code follows the numbers in it.
 
-They refuse what is known to crash a process or to open files. They cannot show that a file is harmless: only
-a signature says who made it.
+They refuse values that are known to crash a process or to open files. They cannot prove that a file is
+harmless: only a signature says who made it.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from gc import get_referents
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
@@ -32,13 +32,12 @@ from transcendent.errors import ArtifactError
 
 _MERSENNE_TWISTER_SIZE = 624
 _PHILOX_SIZE = 4
-_MOST_JOBS = 1024
-_HOLDERS = (defaultdict, partial, BuiltinMethodType, MethodType)  # of what is not in their dictionary
+_MAX_JOBS = 1024
+_HOLDERS = (defaultdict, partial, BuiltinMethodType, MethodType)  # their values are not in their __dict__
 
 
-def check_contents(root: Any) -> None:
-    """Refuse indices outside of what they point into, and parameters that are invalid or open files."""
-    things = list(reachable(root))
+def check_contents(things: list[Any]) -> None:
+    """Refuse indices out of range, and parameters that are invalid or open files."""
     estimators = [thing for thing in things if isinstance(thing, BaseEstimator)]
     check_trees([thing for thing in things if isinstance(thing, Tree)], estimators)
     for thing in things:
@@ -52,29 +51,30 @@ def check_contents(root: Any) -> None:
             check_search_tree(thing)
     for estimator in estimators:
         _check_parameters(estimator)
-    check_opens_no_files(root)
+    check_opens_no_files(things)
     for estimator in estimators:
         check_fitted(estimator)
 
 
-def check_opens_no_files(root: Any) -> None:
+def check_opens_no_files(things: list[Any]) -> None:
     """Refuse estimators that would open files that rows or parameters name."""
-    for thing in reachable(root):
+    for thing in things:
         if isinstance(thing, _VectorizerMixin) and thing.input != "content":
-            refuse(thing, f"takes rows for files to open (input={thing.input!r:.40}); use input='content'")
+            refuse(thing, f"reads rows as files to open (input={thing.input!r:.40}); use input='content'")
         if _of_sklearn(thing) and (memory := vars(thing).get("memory")) is not None:
             refuse(thing, f"would write to a folder (memory={memory!r:.80}); use memory=None")
 
 
-def reachable(root: Any) -> Iterator[Any]:
-    """Yield everything that can be reached from the root, itself included, each once."""
+def reachable(root: Any) -> list[Any]:
+    """Return every value that can be reached from the root, itself included, once each."""
+    found: list[Any] = []
     seen, waiting = set(), [root]
     while waiting:
         thing = waiting.pop()
         if id(thing) in seen or isinstance(thing, str | bytes | int | float | None):
             continue
         seen.add(id(thing))
-        yield thing
+        found.append(thing)
         if isinstance(thing, Mapping):
             waiting.extend(thing.keys())
             waiting.extend(thing.values())
@@ -86,6 +86,7 @@ def reachable(root: Any) -> Iterator[Any]:
             waiting.extend(get_referents(thing))
         if not isinstance(thing, type | FunctionType | ModuleType):
             waiting.extend(getattr(thing, "__dict__", {}).values())
+    return found
 
 
 def _of_sklearn(thing: Any) -> bool:
@@ -101,14 +102,14 @@ def _check_sparse(matrix: Any) -> None:
             if not within(indices, size):
                 refuse(matrix, "has indices outside of it")
     else:
-        refuse(matrix, "is of a format that no rejector holds")
+        refuse(matrix, "has a sparse format that rejectors do not use")
 
 
 def _check_position(state: Mapping[str, Any]) -> None:
-    """Refuse a source of random numbers that would read outside of its state."""
+    """Refuse a random number generator that would read outside of its state."""
     in_twister, in_buffer = state["state"].get("pos", 0), state.get("buffer_pos", 0)
     if not (0 <= in_twister <= _MERSENNE_TWISTER_SIZE and 0 <= in_buffer <= _PHILOX_SIZE):
-        raise ArtifactError("it holds a source of random numbers with a position outside of its state.")
+        raise ArtifactError("it holds a random number generator with a position outside of its state.")
 
 
 def _check_parameters(estimator: Any) -> None:
@@ -117,5 +118,5 @@ def _check_parameters(estimator: Any) -> None:
         constraints = getattr(type(estimator), "_parameter_constraints", {})
         given = {name: held[name] for name in constraints if name in held}
         validate_parameter_constraints(constraints, given, type(estimator).__name__)
-    if isinstance(jobs := held.get("n_jobs"), int | np.integer) and jobs > _MOST_JOBS:
+    if isinstance(jobs := held.get("n_jobs"), int | np.integer) and jobs > _MAX_JOBS:
         refuse(estimator, f"would start {jobs:,} processes or threads (n_jobs)")

@@ -1,7 +1,7 @@
-"""A rejector as the entries of an artifact, and back.
+"""Convert a rejector to the entries of an artifact, and back.
 
-Calibration objects become ``.npz`` entries, boosters entries in their libraries' own formats. The rest of the
-rejector is written by skops.
+Calibration objects become ``.npz`` entries. Boosters become entries in their libraries' own formats. skops
+writes the rest of the rejector.
 """
 
 import importlib
@@ -9,6 +9,7 @@ import io
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,11 @@ from transcendent._utils.arrays import AnyArray, from_npz, to_npz
 from transcendent._utils.extras import extra
 from transcendent.artifacts import boosters
 from transcendent.artifacts.contents import check_contents, check_opens_no_files, reachable
-from transcendent.artifacts.parts import StoredBooster, StoredCalibration
 from transcendent.artifacts.rejectors import check_rejector
 from transcendent.artifacts.unpacking import check_unpacked_size
 from transcendent.errors import ArtifactError
 from transcendent.judging.calibration import Calibration
-from transcendent.judging.merging import Merging
+from transcendent.merging import Merging
 
 SKOPS = "rejector.skops"
 
@@ -33,78 +33,100 @@ _ARRAYS = ("scores", "actual", "predicted")
 Calibrations = dict[str, dict[str, AnyArray]]
 
 
+# skops files hold the names of the next two types and of their attributes: renaming one breaks the format.
+@dataclass(frozen=True)
+class StoredBooster:
+    """A placeholder for a LightGBM or XGBoost model in another entry."""
+
+    entry: str
+
+
+@dataclass(frozen=True)
+class StoredCalibration:
+    """A placeholder for calibration objects whose arrays are in another entry."""
+
+    entry: str
+    classes: Any
+    p_value: Any
+    label: Any
+    merging: Any
+    apart: Any
+
+
 def to_entries(rejector: Any) -> dict[str, bytes]:
-    """Return the entries of a rejector by name, or raise an `ArtifactError` that says why it has none."""
-    check_opens_no_files(rejector)
+    """Return the entries of a rejector by name; raise an `ArtifactError` if it cannot be saved."""
+    things = reachable(rejector)
+    check_opens_no_files(things)
     entries: dict[str, bytes] = {}
 
     def store(thing: Any) -> Any:
         if isinstance(thing, Mapping) and any(isinstance(key, bool) for key in thing):
-            raise ArtifactError(f"{thing!r:.60} has True or False for a key.")
+            raise ArtifactError(f"{thing!r:.60} has True or False as a key, which JSON cannot hold.")
         if isinstance(thing, Calibration):
             name = f"calibration-{len(entries)}.npz"
             entries[name] = to_npz({array: getattr(thing, array) for array in _ARRAYS})
             merging = None if thing.merging is None else dict(vars(thing.merging))
-            return StoredCalibration(name, thing.classes, thing.form, thing.label, merging, thing.apart)
+            return StoredCalibration(name, thing.classes, thing.p_value, thing.label, merging, thing.apart)
         if suffix := boosters.suffix_of(thing):
             name = f"booster-{len(entries)}.{suffix}"
             entries[name] = boosters.to_bytes(thing)
-            boosters.check(name, entries[name])  # what would not be loaded is not saved
+            boosters.check(name, entries[name])  # a model that would be refused by load is not saved
             return StoredBooster(name)
         return None
 
     try:
-        skeleton = _exchange(rejector, store)
+        skeleton = _substituted(rejector, things, store)
     except TypeError as error:
-        raise ArtifactError(f"it holds something that lives in this process only: {error}.") from error
+        raise ArtifactError(
+            f"it holds a value that cannot be copied, such as a lock or an open file: {error}."
+        ) from error
     return entries | {SKOPS: _to_skops(skeleton)}
 
 
 def from_entries(entries: Mapping[str, bytes], calibrations: Calibrations, trusted: Collection[str]) -> Any:
-    """Build the rejector, and check what was built before any of it is used."""
+    """Build the rejector, and check it before it is used."""
 
     def restore(thing: Any) -> Any:
         if isinstance(thing, StoredCalibration):
-            return _restored(thing, calibrations[thing.member])
+            return _restored(thing, calibrations[thing.entry])
         if isinstance(thing, StoredBooster):
-            return boosters.from_bytes(thing.member, entries[thing.member])
+            return boosters.from_bytes(thing.entry, entries[thing.entry])
         return None
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # one for each estimator
+        warnings.simplefilter(
+            "ignore", InconsistentVersionWarning
+        )  # the caller warns once for all estimators
         skeleton = extra("skops.io", "artifacts").loads(entries[SKOPS], trusted=trusted)
-        check_contents(skeleton)
-        built = _exchange(skeleton, restore)
+        things = reachable(skeleton)
+        check_contents(things)
+        built = _substituted(skeleton, things, restore)
     check_rejector(built)
     return built
 
 
 def read_calibrations(entries: Mapping[str, bytes]) -> Calibrations:
-    """Return the arrays of each entry that holds calibration objects, checked to belong together."""
+    """Return the arrays of calibration objects by entry; refuse arrays that do not match each other."""
     found = {}
     for name, data in entries.items():
         if name.startswith("calibration-"):
             check_unpacked_size(name, data)
             arrays = found[name] = from_npz(io.BytesIO(data))
-            if set(arrays) != set(_ARRAYS) or not _belong_together(**arrays):
-                raise ArtifactError(f"{name} in it does not hold the arrays of calibration objects.")
+            if set(arrays) != set(_ARRAYS) or not _are_calibration_objects(**arrays):
+                raise ArtifactError(f"its {name} does not hold valid calibration objects.")
     return found
 
 
-def _exchange(root: Any, substitute: Callable[[Any], Any]) -> Any:
-    """Return a copy with some things substituted; arrays and sources of random numbers are not copied."""
+def _substituted(root: Any, things: list[Any], substitute: Callable[[Any], Any]) -> Any:
+    """Return a copy with substitutes; arrays and random number generators are shared, not copied."""
     copies: dict[int, Any] = {}
-    for thing in reachable(root):
-        if _is_data(thing):
+    for thing in things:
+        is_array = (isinstance(thing, np.ndarray) and thing.dtype != object) or sp.issparse(thing)
+        if is_array or isinstance(thing, np.random.RandomState | np.random.Generator):
             copies[id(thing)] = thing
         elif (other := substitute(thing)) is not None:
             copies[id(thing)] = other
     return deepcopy(root, copies)
-
-
-def _is_data(thing: Any) -> bool:
-    numbers = isinstance(thing, np.ndarray) and thing.dtype != object
-    return numbers or isinstance(thing, np.random.RandomState | np.random.Generator) or sp.issparse(thing)
 
 
 def _to_skops(skeleton: Any) -> bytes:
@@ -118,11 +140,11 @@ def _to_skops(skeleton: Any) -> bytes:
         if module == "__main__":
             raise ArtifactError(
                 f"{attribute} is defined in a notebook or script, so it cannot be imported where the file is "
-                "loaded. Put it into a module, and import it from there."
+                "loaded. Move it to a module and import it from there."
             )
         if not _can_be_imported(module, attribute):
             raise ArtifactError(
-                f"{name} cannot be imported by its name. Use a function or class of a module, not a lambda."
+                f"{name} cannot be imported by name. Use a function or class of a module, not a lambda."
             )
     return data
 
@@ -137,29 +159,29 @@ def _can_be_imported(module: str, attribute: str) -> bool:
 def _restored(stored: StoredCalibration, arrays: dict[str, AnyArray]) -> Calibration:
     shape = arrays["scores"].shape
     if shape[1] != len(stored.classes):
-        raise ArtifactError(f"{stored.member} in it does not have a column for each class.")
+        raise ArtifactError(f"its {stored.entry} does not have a column for each class.")
     if (len(shape) == 2) != (stored.merging is None):
-        raise ArtifactError(f"{stored.member} in it does not have the scores it is to merge.")
+        raise ArtifactError(f"its {stored.entry} does not have the scores of all members to merge.")
     merging = None
     if stored.merging is not None:
         try:
             merging = Merging(**stored.merging)
             merging.check_members(shape[2])
         except (TypeError, ValueError) as error:
-            raise ArtifactError(f"{stored.member} in it cannot be merged: {error}") from None
+            raise ArtifactError(f"the scores in its {stored.entry} cannot be merged: {error}") from None
     if not isinstance(stored.apart, int | None):
-        raise ArtifactError(f"{stored.member} in it has no seed of objects that only test.")
+        raise ArtifactError(f"its {stored.entry} has an invalid seed for the split of test objects.")
     return Calibration(
         classes=stored.classes,
         **arrays,
-        form=stored.form,
+        p_value=stored.p_value,
         label=stored.label,
         merging=merging,
         apart=stored.apart,
     )
 
 
-def _belong_together(scores: AnyArray, actual: AnyArray, predicted: AnyArray) -> bool:
+def _are_calibration_objects(scores: AnyArray, actual: AnyArray, predicted: AnyArray) -> bool:
     n, kinds = len(actual), (scores.dtype.kind, actual.dtype.kind, predicted.dtype.kind)
     if scores.ndim not in (2, 3) or kinds != ("f", "i", "i") or not len(scores) == n == len(predicted) > 0:
         return False

@@ -1,7 +1,7 @@
 """Checks of fitted estimators whose compiled code follows indices and sizes without checking them.
 
-A check belongs to a type. It runs on everything of that type that is fitted, so that what it reads must be
-there: a missing attribute raises, and the file is refused.
+Each check belongs to a type and runs on every fitted estimator of that type. If an attribute that the check
+reads is missing, the check raises and the file is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,30 +35,23 @@ _SET_WITHOUT_FIT = {"_metadata_request", "_sklearn_output_config", "_stop_words_
 
 def check_fitted(estimator: BaseEstimator) -> None:
     """Refuse a fitted estimator whose attributes do not fit together."""
-    if is_fitted(estimator):
+    # Any private or fitted attribute counts: compiled code reads more of them than check_is_fitted looks for.
+    names = vars(estimator).keys() - _SET_WITHOUT_FIT
+    if any(name.startswith("_") or name.endswith("_") for name in names):
         for kind, check in _CHECKS:
             if isinstance(estimator, kind):
                 check(estimator)
 
 
-def is_fitted(estimator: BaseEstimator) -> bool:
-    """Return whether it holds a private attribute or a result.
-
-    scikit-learn looks for fewer attributes than compiled code reads, so that one of them counts.
-    """
-    names = vars(estimator).keys() - _SET_WITHOUT_FIT
-    return any(name.startswith("_") or name.endswith("_") for name in names)
-
-
 def check_trees(trees: list[Tree], estimators: list[BaseEstimator]) -> None:
-    """Refuse decision trees with links that lead astray, or that no estimator guards the rows of."""
+    """Refuse trees with invalid links, and trees outside of an estimator, where nothing checks the rows."""
     guarded = {id(vars(one).get("tree_")) for one in estimators if isinstance(one, BaseDecisionTree)}
     for tree in trees:
         if id(tree) not in guarded:
             refuse(tree, "is outside of a decision tree")
-        # Before the arrays are looked at: they are as long as this number says.
+        # Checked first, because the arrays below are as long as node_count says.
         if not 1 <= tree.node_count <= tree.capacity or min(tree.n_outputs, tree.max_n_classes) < 1:
-            refuse(tree, "does not have the nodes it counts")
+            refuse(tree, "has another number of nodes than it claims")
         inner = tree.children_left != -1
         children = (tree.children_left[inner], tree.children_right[inner])
         _check_links(tree, np.flatnonzero(inner), children, tree.node_count)
@@ -67,7 +60,7 @@ def check_trees(trees: list[Tree], estimators: list[BaseEstimator]) -> None:
 
 
 def check_search_tree(tree: Any) -> None:
-    """Refuse a KD or ball tree that would lead outside of its rows."""
+    """Refuse a KD or ball tree that points outside of its rows."""
     data, places, nodes, bounds, _, n_levels, n_nodes, *_, metric, _ = tree.__getstate__()
     n, width = data.shape
     metric._validate_data(data)
@@ -85,46 +78,47 @@ def check_search_tree(tree: Any) -> None:
         and np.all(nodes["idx_end"] <= n)
     )
     if not fits:
-        refuse(tree, "leads to rows that do not exist")
+        refuse(tree, "points to rows that do not exist")
 
 
 def within(indices: Any, size: int) -> bool:
     """Return whether all indices are integers from 0 to size - 1."""
     found = np.asarray(indices)
-    if found.size == 0:
-        return True
-    return found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < size)
+    return found.size == 0 or (found.dtype.kind in "iu" and bool(found.min() >= 0 and found.max() < size))
 
 
 def refuse(thing: Any, reason: str) -> None:
-    """Raise an `ArtifactError` that says what is wrong with something in an artifact."""
+    """Raise an `ArtifactError` that says what is wrong with a value in an artifact."""
     raise ArtifactError(f"its {type(thing).__name__} {reason}.")
 
 
 def _check_links(owner: Any, parents: Any, children: tuple[Any, ...], n_nodes: int) -> None:
-    """Refuse links that do not lead on: scikit-learn writes children after their parents."""
+    """Refuse links out of the tree or back: scikit-learn writes children after their parents."""
     for ends in children:
         if not within(ends, n_nodes) or np.any(ends <= parents):
-            refuse(owner, "has nodes that lead nowhere, or back")
+            refuse(owner, "has invalid links between its nodes")
 
 
 def _check_decision_tree(estimator: Any) -> None:
-    if not isinstance(estimator.tree_, Tree):
-        refuse(estimator, f"has a {type(estimator.tree_).__name__} for a tree")
+    _check_is_tree(estimator, estimator.tree_)
     if estimator.tree_.n_features != estimator.n_features_in_:
         refuse(estimator, "splits by features that its rows do not have")
 
 
+def _check_is_tree(owner: Any, tree: Any) -> None:
+    if not isinstance(tree, Tree):
+        refuse(owner, f"has a {type(tree).__name__} where a tree belongs")
+
+
 def _check_boosting(boosting: Any) -> None:
-    """Refuse trees of another shape than the sums that compiled code adds their values to."""
-    trees, n_sums = boosting.estimators_, 1
-    if not is_regressor(boosting) and len(boosting.classes_) > 2:
-        n_sums = len(boosting.classes_)
+    """Refuse trees that do not match the array of sums to which compiled code adds their values."""
+    trees = boosting.estimators_
+    n_classes = 1 if is_regressor(boosting) else len(boosting.classes_)
+    n_sums = n_classes if n_classes > 2 else 1
     if not isinstance(trees, np.ndarray) or trees.ndim != 2 or trees.shape[1] != n_sums or not len(trees):
         refuse(boosting, "does not have a tree for each class and step")
     for tree in (estimator.tree_ for estimator in trees.ravel()):
-        if not isinstance(tree, Tree):
-            refuse(boosting, f"has a {type(tree).__name__} for a tree")
+        _check_is_tree(boosting, tree)
         if (tree.n_features, tree.n_outputs, tree.max_n_classes) != (boosting.n_features_in_, 1, 1):
             refuse(boosting, "has a tree for other rows or classes")
     start = boosting._raw_predict_init(np.zeros((2, boosting.n_features_in_), dtype=np.float32))
@@ -135,13 +129,12 @@ def _check_boosting(boosting: Any) -> None:
 def _check_histograms(boosting: Any) -> None:
     categorical, width = np.asarray(boosting._bin_mapper.is_categorical_), boosting._n_features
     if categorical.shape != (width,) or vars(boosting).get("_in_fit"):
-        refuse(boosting, "is not for rows such as it counts")
+        refuse(boosting, "does not match the number of features it claims")
     for predictor in (one for step in boosting._predictors for one in step):
         nodes = predictor.nodes
         inner = nodes["is_leaf"] == 0
-        parents = np.flatnonzero(inner)
         children = (nodes["left"][inner], nodes["right"][inner])
-        _check_links(predictor, parents, children, len(nodes))
+        _check_links(predictor, np.flatnonzero(inner), children, len(nodes))
         if len(nodes) == 0 or not within(nodes["feature_idx"][inner], width):
             refuse(predictor, "splits by features that do not exist")
         by_category = nodes[inner & (nodes["is_categorical"] != 0)]
@@ -153,16 +146,16 @@ def _check_histograms(boosting: Any) -> None:
 def _check_neighbours(estimator: Any) -> None:
     held = estimator._fit_X
     if not (sp.issparse(held) or (type(held) is np.ndarray and held.dtype.kind in "biuf")):
-        refuse(estimator, f"has a {type(held).__name__} for rows of numbers")
+        refuse(estimator, f"has a {type(held).__name__} where rows of numbers belong")
     shape = (estimator.n_samples_fit_, estimator.n_features_in_)
     if held.shape != shape or len(shape) != 2 or not shape[0]:
-        refuse(estimator, f"counts {shape!r:.60} rows and columns; it holds {held.shape}")
+        refuse(estimator, f"claims {shape!r:.60} rows and columns, but holds {held.shape}")
     if is_regressor(estimator) or not hasattr(estimator, "predict_proba"):
         return
     classes = estimator.classes_ if estimator.outputs_2d_ else [estimator.classes_]
     codes = np.asarray(estimator._y).reshape(shape[0], -1)
     if codes.shape[1] != len(classes) or not all(map(within, codes.T, map(len, classes))):
-        refuse(estimator, "has labels that are none of its classes")
+        refuse(estimator, "has labels that are not among its classes")
 
 
 def _check_centres(estimator: Any) -> None:
@@ -181,7 +174,7 @@ def _splits(root: Any) -> Iterator[Any]:
     while waiting:
         node = waiting.pop()
         if id(node) in seen:
-            refuse(root, "has nodes that lead back")
+            refuse(root, "has nodes that point back")
         seen.add(id(node))
         yield node
         if node.left is not None:
@@ -197,26 +190,20 @@ def _check_vocabulary(vectorizer: Any) -> None:
 def _check_distinct(binarizer: Any) -> None:
     classes, cached = list(binarizer.classes_), binarizer._cached_dict
     if len(set(classes)) < len(classes):
-        refuse(binarizer, "has a class twice")
+        refuse(binarizer, "has a duplicate class")
     if cached is not None and cached != dict(zip(classes, range(len(classes)), strict=True)):
-        refuse(binarizer, "has columns of other classes")
+        refuse(binarizer, "has columns that do not match its classes")
 
 
 def _check_one_hot(encoder: Any) -> None:
-    """Refuse codes of categories that have no column; where a category is dropped, there is one code more."""
-    none = [None] * len(encoder.categories_)
+    """Refuse codes of categories that have no column; a dropped category allows one more code."""
+    none: list[Any] = [None] * len(encoder.categories_)
     dropped = none if encoder._drop_idx_after_grouping is None else encoder._drop_idx_after_grouping
-    grouped = bool(encoder._infrequent_enabled)
-    groups = encoder._default_to_infrequent_mappings if grouped else none
-    rare = encoder._infrequent_indices if grouped else none
-    of_each = (
-        encoder.categories_,
-        encoder._n_features_outs,
-        none if dropped is None else dropped,
-        groups,
-        rare,
-    )
-    for categories, width, drop, group, infrequent in zip(*of_each, strict=True):
+    groups, rare = none, none
+    if encoder._infrequent_enabled:
+        groups, rare = encoder._default_to_infrequent_mappings, encoder._infrequent_indices
+    by_feature = zip(encoder.categories_, encoder._n_features_outs, dropped, groups, rare, strict=True)
+    for categories, width, drop, group, infrequent in by_feature:
         if not _in_order(categories):
             refuse(encoder, "has categories out of order")
         codes = np.arange(len(categories)) if group is None else group
@@ -228,35 +215,25 @@ def _check_one_hot(encoder: Any) -> None:
 
 
 def _in_order(categories: Any) -> bool:
-    """Return whether binary search finds each category at its place; words are looked up otherwise."""
+    """Return whether binary search finds each category at its position; text is not looked up that way."""
     if not isinstance(categories, np.ndarray) or categories.ndim != 1:
         return False
     if categories.dtype.kind in "OUS":
         return True
-    found = np.searchsorted(categories, categories)
-    return np.array_equal(found, np.arange(len(categories)))
+    return np.array_equal(np.searchsorted(categories, categories), np.arange(len(categories)))
 
 
 def _check_expansion(expansion: Any) -> None:
-    """Refuse counts of columns that parameters do not give: columns that nothing fills hold old memory."""
+    """Refuse column counts that do not follow from the parameters: unfilled columns expose old memory."""
     degree = expansion.degree
     low, high = degree if isinstance(degree, tuple | list) else (0, degree)
     if not 0 <= low <= high <= _HIGHEST_DEGREE:
         refuse(expansion, f"has the degree {degree!r:.60}")
-    widths = [
-        expansion._num_combinations(
-            expansion.n_features_in_, lowest, high, expansion.interaction_only, expansion.include_bias
-        )
-        for lowest in (low, 0)
-    ]
-    found = [
-        expansion._min_degree,
-        expansion._max_degree,
-        expansion.n_output_features_,
-        expansion._n_out_full,
-    ]
-    if found != [low, high, *widths]:
-        refuse(expansion, "counts other columns than its parameters give")
+    n, flags = expansion.n_features_in_, (expansion.interaction_only, expansion.include_bias)
+    n_out, n_full = (expansion._num_combinations(n, lowest, high, *flags) for lowest in (low, 0))
+    degrees, counts = ("_min_degree", "_max_degree"), ("n_output_features_", "_n_out_full")
+    if [getattr(expansion, name) for name in degrees + counts] != [low, high, n_out, n_full]:
+        refuse(expansion, "has another number of columns than its parameters give")
 
 
 def _check_splines(transformer: Any) -> None:
@@ -268,15 +245,15 @@ def _check_splines(transformer: Any) -> None:
 
 
 def _check_kernel_machine(machine: Any) -> None:
-    """Refuse arrays of a support vector machine that are not of one size."""
+    """Refuse a support vector machine whose arrays differ in size."""
     rows, vectors, counts = machine.support_, machine.support_vectors_, machine._n_support
     n, k = len(rows), len(counts)
     pairs = k * (k - 1) // 2
     coefficients = machine._dual_coef_
     if isinstance(machine.kernel, np.ufunc):
-        refuse(machine, "has a kernel that is none")
-    by_number = callable(machine.kernel) or machine.kernel == "precomputed"
-    known = within(rows, machine.shape_fit_[0]) if by_number else vectors.shape == (n, machine.n_features_in_)
+        refuse(machine, "has a NumPy function for a kernel")
+    by_row = callable(machine.kernel) or machine.kernel == "precomputed"  # no vectors, but row numbers
+    known = within(rows, machine.shape_fit_[0]) if by_row else vectors.shape == (n, machine.n_features_in_)
     flat = coefficients.data if sp.issparse(coefficients) else coefficients
     classifies = machine._impl in ("c_svc", "nu_svc")
     fits = (

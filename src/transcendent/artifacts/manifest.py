@@ -1,4 +1,4 @@
-"""The manifest of an artifact: what it says of the entries and the rejector, and whether that is true."""
+"""The manifest of an artifact: facts about its entries and its rejector, and checks that they are true."""
 
 import hashlib
 import json
@@ -8,24 +8,24 @@ from typing import Any
 
 from transcendent._utils.provenance import describe, plain
 from transcendent.artifacts.entries import Calibrations
+from transcendent.decisions import declared
 from transcendent.errors import ArtifactError
-from transcendent.rejectors import Traits
 from transcendent.thresholds.base import SearchResult
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 
 
-def write_manifest(said: Mapping[str, Any], entries: Mapping[str, bytes]) -> bytes:
-    """Return a manifest that also lists the entries, with their sizes and digests."""
+def write_manifest(content: Mapping[str, Any], entries: Mapping[str, bytes]) -> bytes:
+    """Return a manifest with this content and a list of the entries, their sizes and digests."""
     files = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in entries.items()}
-    return json.dumps({"format": FORMAT, **said, "files": files}, indent=2, allow_nan=False).encode()
+    return json.dumps({"format": FORMAT, **content, "files": files}, indent=2, allow_nan=False).encode()
 
 
 def read_manifest(text: bytes | None, entries: Mapping[str, bytes]) -> dict[str, Any]:
-    """Return a manifest, refused unless it is complete and lists exactly these entries."""
+    """Return a manifest; refuse it unless it is complete and lists exactly these entries."""
     if text is None:
-        raise ArtifactError(f"it holds no {MANIFEST}.")
+        raise ArtifactError(f"it has no {MANIFEST}.")
     try:
         manifest: dict[str, Any] = json.loads(text)
         version = manifest["format"]
@@ -33,66 +33,57 @@ def read_manifest(text: bytes | None, entries: Mapping[str, bytes]) -> dict[str,
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         complete = False
     if not complete:
-        raise ArtifactError(f"its {MANIFEST} is not the manifest of an artifact.")
+        raise ArtifactError(f"its {MANIFEST} is not a valid manifest.")
     if type(version) is not int or version < 1:
-        raise ArtifactError(f"its {MANIFEST} names the format {version!r:.40}, which does not exist.")
+        raise ArtifactError(f"its {MANIFEST} names an unknown format: {version!r:.40}.")
     if version > FORMAT:
         raise ArtifactError(
-            f"it has format {version}, and this transcendent reads up to {FORMAT}. Upgrade transcendent."
+            f"it has format {version}, but this version reads up to {FORMAT}. Upgrade transcendent."
         )
     _check_files(manifest["files"], entries)
     return manifest
 
 
 def facts(rejector: Any) -> dict[str, Any]:
-    """Return parameters, classes, features, calibration objects and thresholds as JSON can hold them."""
-    traits = Traits.of(rejector)
-    classes, names = traits.classes, traits.feature_names
+    """Return parameters, classes, features, calibration objects and thresholds as JSON values."""
+    fitted = declared(rejector).fitted
+    classes, names = fitted.classes, fitted.feature_names
     return plain(
         {
             "rejector": type(rejector).__name__,
             "description": describe(rejector),
+            "judges_scores": declared(rejector).judges_scores,
             "classes": None if classes is None else classes.tolist(),
-            "features": {
-                "count": traits.n_features,
-                "names": None if names is None else names.tolist(),
-            },
+            "features": {"count": fitted.n_features, "names": None if names is None else names.tolist()},
             "calibration": [
-                {"objects": len(c.scores), "per_class": c.counts.tolist()} for c in traits.calibrations
+                {"objects": len(judge.calibration_.scores), "per_class": judge.calibration_.counts.tolist()}
+                for judge in fitted.judges
             ],
-            "repeated": _count_repeated(rejector),
-            "thresholds": [_promise(result) for result in traits.results],
+            "repeated": fitted.n_repeated,
+            "thresholds": [_promise(result) for result in fitted.results],
         }
     )
 
 
-def _count_repeated(rejector: Any) -> int | None:
-    """Return the number of calibration objects that equal rows that trained, if it was counted."""
-    outer = getattr(rejector, "rejector_", rejector)
-    found: int | None = getattr(getattr(outer, "evaluator_", outer), "n_repeated_", None)
-    return found
-
-
 def check_sizes(manifest: Mapping[str, Any], calibrations: Calibrations) -> None:
-    """Refuse a manifest that counts other calibration objects than there are."""
+    """Refuse a manifest with a wrong number of calibration objects."""
     stated = sorted(entry["objects"] for entry in manifest["calibration"])
     found = sorted(len(arrays["actual"]) for arrays in calibrations.values())
     if stated != found:
-        raise ArtifactError(f"its manifest counts {stated!r:.120} calibration objects; there are {found}.")
+        raise ArtifactError(f"its manifest counts {stated!r:.120} calibration objects, but it has {found}.")
 
 
 def check_facts(manifest: Mapping[str, Any], rejector: Any) -> None:
-    """Refuse a manifest that is not true of the rejector."""
+    """Refuse a manifest that does not match the rejector."""
     found = facts(rejector)
     for key in ("rejector", "classes", "features", "calibration", "thresholds"):
         if manifest[key] != found[key]:
-            raise ArtifactError(
-                f"its manifest says of {key} {manifest[key]!r:.120}; it holds {found[key]!r:.120}."
-            )
+            stated, actual = f"{manifest[key]!r:.120}", f"{found[key]!r:.120}"
+            raise ArtifactError(f"its manifest has {key} {stated}, but its rejector has {actual}.")
 
 
 def _is_complete(manifest: dict[str, Any]) -> bool:
-    """Return whether everything that is read from the manifest later is there, and of its kind."""
+    """Return whether all values that are read later exist and have the right type."""
     features, classes, period = (manifest[key] for key in ("features", "classes", "training_period"))
     return (
         all(isinstance(manifest[key], str) for key in ("created", "rejector", "description"))
@@ -122,13 +113,12 @@ def _is_promise(entry: dict[str, Any], n_classes: int) -> bool:
 
 def _check_files(files: Mapping[str, Any], entries: Mapping[str, bytes]) -> None:
     if odd := sorted(set(files) ^ set(entries)):
-        raise ArtifactError(f"{odd[0]!r:.80} is in its manifest or among its files, but not in both.")
+        raise ArtifactError(f"{odd[0]!r:.80} is in its manifest or among its entries, but not in both.")
     for name, data in entries.items():
-        if files[name]["size"] != len(data):
-            size = files[name]["size"]
-            raise ArtifactError(f"its manifest says {name} has {size!r:.40} bytes; it has {len(data)}.")
+        if (size := files[name]["size"]) != len(data):
+            raise ArtifactError(f"its manifest gives {name} {size!r:.40} bytes, but it has {len(data)}.")
         if files[name]["sha256"] != _sha256(data):
-            raise ArtifactError(f"{name} in it does not have the digest its manifest gives.")
+            raise ArtifactError(f"its {name} does not match the digest in its manifest.")
 
 
 def _promise(result: SearchResult) -> dict[str, Any]:

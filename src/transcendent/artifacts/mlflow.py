@@ -1,8 +1,9 @@
 """Rejectors as MLflow models: the artifact inside an MLflow folder, loadable as ``pyfunc``.
 
-The types to trust are never read from the model. They are an argument of `load_model`. ``mlflow.pyfunc``
-passes no arguments on, so it takes them from ``TRANSCENDENT_TRUSTED`` in the environment: names of types,
-separated by blanks. For both, ``TRANSCENDENT_PUBLIC_KEY`` names the public key that has to match signatures.
+The types to trust are never read from the model: they are an argument of `load_model`. ``mlflow.pyfunc`` does
+not pass arguments on, so there they come from the environment variable ``TRANSCENDENT_TRUSTED``: type names
+separated by spaces. In both cases ``TRANSCENDENT_PUBLIC_KEY`` names the public key that a signature must
+match.
 """
 
 import os
@@ -15,8 +16,8 @@ from transcendent import __version__
 from transcendent._utils.extras import extra
 from transcendent.artifacts.artifact import load, save
 from transcendent.artifacts.signatures import Key
+from transcendent.decisions import declared
 from transcendent.errors import ArtifactError
-from transcendent.rejectors import Traits
 
 _FILE = "rejector.transcendent"
 
@@ -38,30 +39,30 @@ def log_model(rejector: Any, name: str, *, signing_key: Key | None = None, **giv
 
 
 def load_model(model_uri: str, *, trusted: Collection[str] = (), public_key: Key | None = None) -> Any:
-    """Return the rejector itself from a model of MLflow; the arguments are those of `load`."""
+    """Return the rejector in an MLflow model; the arguments are those of `load`."""
     folder = extra("mlflow.artifacts", "mlflow").download_artifacts(artifact_uri=model_uri)
     (path,) = Path(folder).rglob(_FILE)
     return load(path, trusted=trusted, public_key=public_key)
 
 
 class DecidingModel:
-    """The model that ``mlflow.pyfunc`` calls: rows in, a frame of decisions out."""
+    """A model for ``mlflow.pyfunc`` that turns rows into a frame of decisions."""
 
     def __init__(self, rejector: Any) -> None:
         self.rejector = rejector
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:  # noqa: ARG002
-        """Return labels, and which of them to accept, as a pandas DataFrame."""
+        """Return the decisions as a pandas DataFrame."""
         return self.rejector.decide(model_input).to_pandas()
 
 
 def _load_pyfunc(path: str, model_config: Any = None) -> DecidingModel:  # noqa: ARG001
-    """Load a model for MLflow. The configuration may come from the model, so only the environment counts."""
+    """Load a model for MLflow; its configuration is ignored, since it may come from the model."""
     rejector = load(path, trusted=os.environ.get("TRANSCENDENT_TRUSTED", "").split())
-    if Traits.of(rejector).depends_on_others:
+    if declared(rejector).depends_on_others:
         raise ArtifactError(
-            f"what {type(rejector).__name__} decides about an object depends on other objects, and MLflow "
-            "may pass on any part of them. Use transcendent.artifacts.mlflow.load_model(uri).decide(rows)."
+            f"a decision of {type(rejector).__name__} depends on other objects, but MLflow may split rows: "
+            "use transcendent.artifacts.mlflow.load_model(uri).decide(rows)."
         )
     return DecidingModel(rejector)
 

@@ -1,4 +1,4 @@
-"""Checks of a rejector that was built: numbers out of range would decide wrongly, and without a word."""
+"""Checks of a rejector that was built: numbers out of range would make wrong decisions without an error."""
 
 from typing import Any
 
@@ -36,16 +36,16 @@ def _check_thresholds(result: SearchResult) -> None:
     for thresholds in (result.credibility_thresholds, result.confidence_thresholds):
         is_array = type(thresholds) is np.ndarray and thresholds.dtype.kind == "f" and thresholds.ndim == 1
         if not is_array or not ((thresholds >= 0) & (thresholds <= NOTHING)).all():
-            raise ArtifactError(f"it has thresholds {thresholds!r:.80}, which are not between 0 and 1.")
+            raise ArtifactError(f"its thresholds are not between 0 and 1: {thresholds!r:.80}.")
 
 
 def _check_calibration(calibration: Calibration) -> None:
     classes = calibration.classes
     is_array = type(classes) is np.ndarray and classes.ndim == 1
     if not is_array or len(np.unique(classes)) != len(classes) or len(classes) < 2:
-        raise ArtifactError(f"its calibration objects have the classes {classes!r:.80}.")
+        raise ArtifactError(f"its calibration objects have invalid classes: {classes!r:.80}.")
     if not calibration.counts.all():
-        raise ArtifactError("it has a class without calibration objects to compare with.")
+        raise ArtifactError("it has a class without calibration objects.")
 
 
 def _check_judge(judge: ScoreEvaluator) -> None:
@@ -66,7 +66,7 @@ def _check_evaluator(evaluator: ConformalEvaluator) -> None:
 
 def _check_same_classes(one: Any, other: Any) -> None:
     if not np.array_equal(one, other):
-        raise ArtifactError(f"its judge and its detector differ in classes: {one!r:.60}, {other!r:.60}.")
+        raise ArtifactError(f"its judge and its detector have different classes: {one!r:.60}, {other!r:.60}.")
 
 
 def _check_budget(budget: RejectionBudget | StreamingBudget) -> None:
@@ -76,4 +76,4 @@ def _check_budget(budget: RejectionBudget | StreamingBudget) -> None:
     decided, rejected, recent = budget.decided_, budget.rejected_, budget.recent_
     counts = type(decided) is type(rejected) is int and 0 <= rejected <= decided
     if not counts or recent.shape != (len(recent), 2) or len(recent) > min(decided, budget.window - 1):
-        raise ArtifactError("it has a budget whose counts are none.")
+        raise ArtifactError("its budget has invalid counts.")

@@ -1,8 +1,8 @@
-"""What an archive would unpack to, found out before it is unpacked.
+"""The size an archive would unpack to, computed before it is unpacked.
 
-A skops file is an archive with a tree of nodes in ``schema.json``, some of which name a file with an array. A
-node may stand for another by its identifier. That lets a small file claim a huge object: many nodes for one
-array, lists of the same list. Files that skops writes spell out whatever they repeat.
+A skops file is an archive with a tree of nodes in ``schema.json``. Some nodes name a file with an array. A
+node may refer to another by its identifier. So a small file can claim a huge value: many nodes for one array,
+or lists of the same list. Files that skops writes repeat nodes in full instead.
 """
 
 import io
@@ -16,32 +16,31 @@ import numpy as np
 
 from transcendent.errors import ArtifactError
 
-# Arrays are stored as they are; only sparse matrices inside skops files are compressed, and real ones do not
-# shrink to a twentieth.
-_MOST_GROWTH = 20
+# Arrays are not compressed. Only sparse matrices inside skops files are, and real ones do not shrink to 1/20.
+_MAX_GROWTH = 20
 _ALWAYS_ALLOWED = 1 << 24
-_MOST_VISITS = 3  # to nodes, for every node there is
+_MAX_VISITS = 3  # per node
 _ENDINGS = {"NdArrayNode": ".npy", "SparseMatrixNode": ".npz", "BytesNode": ".bin", "BytearrayNode": ".bin"}
-_MADE_OF_NUMBERS = ("bytes_", "void")  # NumPy makes as many bytes of a number as it says
+_SIZED_BY_NUMBER = ("bytes_", "void")  # NumPy allocates as many bytes as the number that follows
 
 Node = dict[str, Any]
 
 
 def check_unpacked_size(name: str, data: bytes) -> None:
-    """Refuse an archive whose files, or arrays in them, claim far more room than the archive takes."""
-    limit = _most_unpacked(data)
+    """Refuse an archive whose files or arrays claim to be far larger than the archive."""
+    limit = _max_unpacked(data)
     try:
         claimed = _claimed(data, limit)
     except (BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"{name} in it cannot be read: {error}.") from None
+        raise ArtifactError(f"its {name} cannot be read: {error}.") from None
     if claimed > limit:
         raise ArtifactError(
-            f"{name} in it has {len(data):,} bytes and would unpack to {claimed:,}: it may be a zip bomb."
+            f"its {name} has {len(data):,} bytes and would unpack to {claimed:,}: it may be a zip bomb."
         )
 
 
 def read_types(name: str, data: bytes) -> set[str]:
-    """Return the names of all types in a skops file, refused if it would unfold to far more than it is."""
+    """Return the names of all types in a skops file; refuse a file that would unpack to far more."""
     check_unpacked_size(name, data)
     with ZipFile(io.BytesIO(data)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
@@ -49,19 +48,19 @@ def read_types(name: str, data: bytes) -> set[str]:
     nodes = list(_nodes(root))
     arrays = {(node.get("__id__") or id(node), node["file"]) for node in nodes if "file" in node}
     claimed = sum(sizes[file] for _, file in arrays)
-    if claimed > _most_unpacked(data) or _count_visits(root, {}) > 1000 + _MOST_VISITS * len(nodes):
-        raise ArtifactError(f"{name} in it would unfold to far more than it is: it may be a zip bomb.")
+    if claimed > _max_unpacked(data) or _count_visits(root, {}) > 1000 + _MAX_VISITS * len(nodes):
+        raise ArtifactError(f"its {name} would unpack to far more than its size: it may be a zip bomb.")
     for node in nodes:
         _check_node(name, node)
     return {f"{node.get('__module__')}.{node.get('__class__')}" for node in nodes}
 
 
-def _most_unpacked(data: bytes) -> int:
-    return _ALWAYS_ALLOWED + _MOST_GROWTH * len(data)
+def _max_unpacked(data: bytes) -> int:
+    return _ALWAYS_ALLOWED + _MAX_GROWTH * len(data)
 
 
 def _claimed(data: bytes, limit: int, *, nested: bool = False) -> int:
-    """Return the bytes that reading everything in an archive would take, archives inside it included."""
+    """Return the bytes that an archive and the archives in it would take in memory."""
     with ZipFile(io.BytesIO(data)) as archive:
         listed = archive.infolist()
         total = sum(entry.file_size for entry in listed)
@@ -79,7 +78,7 @@ def _claimed(data: bytes, limit: int, *, nested: bool = False) -> int:
 
 
 def _array_size(file: Any) -> int:
-    """Return what the header of a ``.npy`` file makes NumPy allocate."""
+    """Return the bytes that NumPy allocates for the header of a ``.npy`` file."""
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
@@ -89,7 +88,7 @@ def _array_size(file: Any) -> int:
 
 
 def _nodes(tree: Any) -> Iterator[Node]:
-    """Yield every node of the tree as it is written."""
+    """Yield every node of the tree once, without following identifiers."""
     waiting = [tree]
     while waiting:
         item = waiting.pop()
@@ -102,7 +101,7 @@ def _nodes(tree: Any) -> Iterator[Node]:
 
 
 def _count_visits(item: Any, known: dict[Any, int]) -> int:
-    """Count the nodes of a walk that follows identifiers, as skops's audit does."""
+    """Return the number of nodes in a walk that follows identifiers, as the audit of skops does."""
     if isinstance(item, list):
         return sum(_count_visits(each, known) for each in item)
     if not isinstance(item, dict):
@@ -119,20 +118,20 @@ def _count_visits(item: Any, known: dict[Any, int]) -> int:
 def _check_node(name: str, node: Node) -> None:
     loader, kind = node.get("__loader__"), node.get("__class__")
     if "file" in node and not str(node["file"]).endswith(_ENDINGS.get(str(loader), "none")):
-        raise ArtifactError(f"{name} in it takes {node['file']!r:.60} for something it is not.")
+        raise ArtifactError(f"its {name} reads {node['file']!r:.60} as another type of file.")
     if str(node.get("__module__")).startswith("scipy.sparse") and loader != "SparseMatrixNode":
-        raise ArtifactError(f"{name} in it builds a sparse matrix out of something else than its file.")
+        raise ArtifactError(f"its {name} builds a sparse matrix from other values than its file.")
     if loader != "NdArrayNode":
         return
-    if kind in _MADE_OF_NUMBERS:
-        raise ArtifactError(f"{name} in it holds a numpy.{kind}, as no rejector does.")
+    if kind in _SIZED_BY_NUMBER:
+        raise ArtifactError(f"its {name} holds a numpy.{kind}, which rejectors do not have.")
     several_axes = node.get("type") == "json" and len(node["shape"]["content"]) != 1
     if several_axes and any(item.get("__class__") == "ndarray" for item in _items(node)):
-        raise ArtifactError(f"{name} in it holds an array of arrays, as no rejector does.")
+        raise ArtifactError(f"its {name} holds an array of arrays, which rejectors do not have.")
 
 
 def _items(node: Node) -> Iterator[Node]:
-    """Yield what NumPy would spread over several axes: the items of a list, and of lists in it."""
+    """Yield the items of a list and of lists in it, which NumPy would spread over several axes."""
     for item in node["content"]:
         yield item
         if item.get("__loader__") in ("ListNode", "TupleNode"):

@@ -1,4 +1,4 @@
-"""The versions an artifact was written under, compared with those it is read under."""
+"""Versions of libraries when an artifact was written, compared with the installed ones."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ _HOLD_MODELS = ("transcendent", "scikit-learn", "lightgbm", "xgboost")
 
 
 class VersionDifference(NamedTuple):
-    """A library, its version that wrote an artifact, and its version here (None if it is not installed)."""
+    """A library, its version when the artifact was written, and the installed one (None if there is none)."""
 
     library: str
     written: str
@@ -20,12 +20,12 @@ class VersionDifference(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        """Whether models may differ: their library has another major or minor version."""
+        """Whether models may behave differently: their library has another major or minor version."""
         return self.library in _HOLD_MODELS and _minor(self.written) != _minor(self.here)
 
 
 def find_differences(written: Mapping[str, str], boosters: Iterable[str]) -> list[VersionDifference]:
-    """Return the differences, those that matter first; ``boosters`` are the libraries of boosters in use."""
+    """Return the differences, those that matter first; ``boosters`` are libraries to compare as well."""
     here: dict[str, str | None] = {**versions(), **{name: _version(name) for name in boosters}}
     found = [
         VersionDifference(name, written[name], here[name])
@@ -36,9 +36,9 @@ def find_differences(written: Mapping[str, str], boosters: Iterable[str]) -> lis
 
 
 def in_words(differences: Iterable[VersionDifference]) -> str:
-    """Say which versions an artifact was written under, and which it is read under."""
-    said = [f"{d.library} {d.written} and is read under {d.here or 'none'}" for d in differences]
-    return f"It was written under {'; under '.join(said)}."
+    """Return a sentence that names both versions of each library."""
+    both = [f"{d.library} {d.written} and is read under {d.here or 'none'}" for d in differences]
+    return f"It was written under {'; under '.join(both)}."
 
 
 def _minor(version: str | None) -> list[str]:

@@ -1,22 +1,25 @@
-"""The fit that baselines around a detector share: that of an inductive evaluator."""
+"""The base class of baselines that are fitted like an inductive evaluator."""
 
+from dataclasses import replace
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent.evaluators.base import DetectorWrapper
+from transcendent.decisions import Fitted
+from transcendent.evaluators.base import DetectorWrapper, copy_fitted_attributes
 from transcendent.evaluators.inductive import InductiveEvaluator
 from transcendent.judging.pvalues import Form
-from transcendent.rejectors import adopt_input
 from transcendent.thresholds.exact import ExactSearch
 
 
 class CalibratedBaseline(DetectorWrapper):
-    """A rejector that splits, fits and calibrates as `InductiveEvaluator` does, with decisions of its own."""
+    """A rejector that is fitted and calibrated like an `InductiveEvaluator`, but decides in its own way."""
 
     calibration_size: float
     random_state: Any
     evaluator_: InductiveEvaluator
+
+    takes_times = True
 
     @property
     def estimator_(self) -> Any:
@@ -24,8 +27,16 @@ class CalibratedBaseline(DetectorWrapper):
         check_is_fitted(self, "evaluator_")
         return self.evaluator_.estimator_
 
+    @property
+    def fitted(self) -> Fitted:
+        """The evaluator's components and training rows, with the thresholds in use here."""
+        if not hasattr(self, "evaluator_"):
+            return super().fitted
+        results = [self.result_] if hasattr(self, "result_") else []
+        return replace(self.evaluator_.fitted, results=results)
+
     def _calibrate(self, X: Any, y: Any, times: Any, *, measure: Any, p_value: Form = "paper") -> None:
-        """Fit the evaluator and take over its attributes; a fit that fails leaves no old ones behind."""
+        """Fit the evaluator and copy its attributes; a fit that fails leaves no old ones behind."""
         for name in ("evaluator_", "classes_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         evaluator = InductiveEvaluator(
@@ -36,5 +47,5 @@ class CalibratedBaseline(DetectorWrapper):
             p_value=p_value,
             random_state=self.random_state,
         ).fit(X, y, times=times)
-        adopt_input(self, evaluator)
+        copy_fitted_attributes(evaluator, self)
         self.evaluator_ = evaluator

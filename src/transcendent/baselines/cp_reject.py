@@ -1,4 +1,4 @@
-"""CP-Reject: a conformal classifier that keeps the answers a number of expected errors allows."""
+"""CP-Reject: a conformal classifier that limits the expected number of errors."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -14,31 +14,29 @@ from transcendent.measures.base import Measure
 
 
 class CPReject(CalibratedBaseline):
-    """Keeps the most confident answers of a batch while at most k of them are expected to be wrong.
+    """Keeps as many answers of a batch as possible with at most k expected errors.
 
-    After Linusson et al. (2018). Unlike an evaluator it answers itself, with the class of the largest
-    p-value, and judges a batch as a whole. The confidence of an object is one minus its second largest
-    p-value. If the n objects of the batch are exchangeable with the calibration objects, at most n · (1 − c)
-    of those with a confidence of at least c are expected to be wrong.
+    After Linusson et al. (2018). Unlike an evaluator it predicts the class of the largest p-value, and judges
+    a batch as a whole. The confidence of an object is one minus its second largest p-value. If the n objects
+    of the batch are exchangeable with the calibration objects, at most n · (1 − c) of those with a confidence
+    of at least c are expected to be wrong.
 
     Parameters
     ----------
     estimator : classifier
         The source of the p-values, fitted and calibrated as by `InductiveEvaluator`.
     max_errors : float or None
-        k: the largest set expected to hold at most k errors is kept. None rejects ``rejection_rate``.
+        The number k; None rejects a ``rejection_rate`` instead.
     rejection_rate : float
         Share of every batch to reject if ``max_errors`` is None. Credibility orders equally confident
-        objects; objects that tie in both with the last one kept are kept too.
+        objects; objects that tie with the last one kept are kept, too.
     measure, calibration_size, random_state
         As for `InductiveEvaluator`.
 
     Attributes
     ----------
     evaluator_ : InductiveEvaluator
-        Gives the p-values, ``(count + 1) / (n + 1)``.
-    classes_ : array
-        The labels there are.
+        The source of the p-values, ``(count + 1) / (n + 1)``.
 
     Examples
     --------
@@ -53,7 +51,7 @@ class CPReject(CalibratedBaseline):
     (524, 30)
     """
 
-    depends_on_others = True
+    depends_on_others = has_p_values = True
 
     def __init__(
         self,
@@ -75,14 +73,14 @@ class CPReject(CalibratedBaseline):
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
         """Fit the detector and calibrate; with ``times``, the most recent rows calibrate."""
         if self.max_errors is not None and not self.max_errors >= 0:
-            raise ValueError(f"max_errors is a number of errors or None, not {self.max_errors!r}.")
+            raise ValueError(f"max_errors must be a number of errors or None, not {self.max_errors!r}.")
         if not 0 <= self.rejection_rate <= 1:
-            raise ValueError(f"rejection_rate is a share between 0 and 1, not {self.rejection_rate!r}.")
+            raise ValueError(f"rejection_rate must be a share between 0 and 1, not {self.rejection_rate!r}.")
         self._calibrate(X, y, times, measure=self.measure, p_value="plus_one")
         return self
 
     def predict(self, X: Any) -> AnyArray:
-        """The class of each object's largest p-value."""
+        """Return the class of each object's largest p-value."""
         check_is_fitted(self, "evaluator_")
         return np.asarray(self.classes_[self._largest(X)[0]])
 
@@ -104,7 +102,7 @@ class CPReject(CalibratedBaseline):
         )
 
     def _largest(self, X: Any) -> tuple[IntArray, FloatArray]:
-        """Positions of the largest p-values (the detector's own answer wins a tie), and all p-values."""
+        """Return positions of the largest p-values (the detector's label wins a tie), and all p-values."""
         answers = self.evaluator_.decide(X)
         p = p_values_of(answers)
         own = np.searchsorted(answers.classes, answers.labels)

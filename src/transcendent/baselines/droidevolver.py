@@ -1,4 +1,4 @@
-"""DroidEvolver: five online learners; those that are not aging label rows for those that are."""
+"""DroidEvolver: five online learners, where learners that are not aging label rows for aging ones."""
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -24,8 +24,8 @@ from transcendent._utils.arrays import (
     labels_to_fit,
     warn_of_other_order,
 )
-from transcendent._utils.cells import check_names, pointing_out
-from transcendent.decisions import Decisions, index_of
+from transcendent._utils.cells import check_names, locate_bad_value
+from transcendent.decisions import Decisions, Rejector, index_of
 
 _N_LEARNERS = 5
 _PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
@@ -41,7 +41,7 @@ _ADA_FOBOS_DELTA = 10.0
 _ADA_FOBOS_L1 = 1e-4
 
 
-class DroidEvolver(ClassifierMixin, BaseEstimator):
+class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
     """Rejects a row if any of five online linear learners is aging on it.
 
     After Xu et al., "DroidEvolver: Self-Evolving Android Malware Detection System" (EuroS&P 2019). The
@@ -49,32 +49,27 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     scores of recent rows on the same side of zero. A learner whose rank, the juvenilization indicator, is
     outside ``healthy`` is aging: it has no vote, and learns the row with the label the others give it.
 
-    ``decide`` **changes the learners**: pass each row once, in the order of time. ``predict`` answers as
-    ``decide`` would and changes nothing; ``fit`` starts anew.
+    ``decide`` **changes the learners**: pass each row once, in the order of time. ``predict`` returns the
+    labels that ``decide`` would, and changes nothing. ``fit`` starts anew.
 
     Parameters
     ----------
     buffer_size : int
-        Number of rows whose scores are kept to rank new ones among.
+        Number of rows whose scores are kept to rank new scores.
     healthy : pair of floats
         Lowest and highest juvenilization indicator of a learner that is not aging.
     random_state : int, RandomState or None
-        Seed for the rows that fill the buffer and the entry that each new row replaces.
-
-    Attributes
-    ----------
-    classes_ : array of shape (2,)
-        The labels there are, sorted.
+        Seed for the rows that fill the buffer, and for the entry that each new row replaces.
 
     Notes
     -----
-    Online learners remember recent rows best: within a period without finer times, shuffle the rows rather
+    Online learners remember recent rows best. If rows of a period have no finer times, shuffle them rather
     than pass one class after the other.
 
     The indicator is the share of scores no further from zero than the row's. The paper on Transcendent counts
     those further away, which is the same if ``healthy`` is symmetric around one half.
 
-    In the decisions ``votes`` is the number of learners that are not aging and give the label,
+    In its decisions ``votes`` is the number of learners that are not aging and give the label,
     ``credibility`` their share of the five, and ``confidence`` one minus the share of those that give the
     other label. A row is accepted if no learner is aging.
 
@@ -90,7 +85,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
     True
     """
 
-    evolves = depends_on_others = True
+    evolves = depends_on_others = has_votes = True
 
     def __init__(
         self,
@@ -103,10 +98,14 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         self.healthy = healthy
         self.random_state = random_state
 
-    @pointing_out
+    @locate_bad_value
     def fit(self, X: Any, y: Any) -> Self:
         """Train every learner in one pass over rows of two classes in the order of time; fill the buffer."""
-        self._check_parameters()
+        if not isinstance(self.buffer_size, int | np.integer) or self.buffer_size < 1:
+            raise ValueError(f"buffer_size must be a positive integer, got {self.buffer_size!r}.")
+        low, high = self.healthy
+        if not 0 <= low <= high <= 1:
+            raise ValueError(f"healthy must be two numbers with 0 <= low <= high <= 1, got {self.healthy!r}.")
         self.__dict__.pop("_pool", None)  # a fit that fails leaves no old state behind
         warn_of_other_order(X, y, stacklevel=4)
         if y is not None:
@@ -130,7 +129,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> AnyArray:
-        """The labels ``decide`` would give, without evolving."""
+        """Return the labels ``decide`` would give, without evolving."""
         X = self._check_rows(X)
         return np.asarray(self.classes_[deepcopy(self._pool).evolve(X, self.healthy)[0]])
 
@@ -158,14 +157,7 @@ class DroidEvolver(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _check_parameters(self) -> None:
-        if not isinstance(self.buffer_size, int | np.integer) or self.buffer_size < 1:
-            raise ValueError(f"buffer_size must be a positive integer, got {self.buffer_size!r}.")
-        low, high = self.healthy
-        if not 0 <= low <= high <= 1:
-            raise ValueError(f"healthy must be two numbers with 0 <= low <= high <= 1, got {self.healthy!r}.")
-
-    @pointing_out
+    @locate_bad_value
     def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self, "_pool")
         check_names(X)
@@ -177,7 +169,7 @@ _Row = tuple[IntArray, FloatArray]
 
 
 class _Learners:
-    """The five learners, one column of ``weights`` each; a step costs as much as its row has entries."""
+    """The five learners, one column of ``weights`` each; the cost of a step grows with the row's entries."""
 
     def __init__(self, width: int) -> None:
         self.weights = np.zeros((width, _N_LEARNERS))  # in RDA's column, the sum of its gradients
@@ -187,13 +179,12 @@ class _Learners:
         self.shrunk = np.zeros(width)  # and the step up to which each weight has been shrunk
 
     def scores(self, row: _Row) -> FloatArray:
-        """Score of the row by each learner: positive for the second class."""
+        """Return each learner's score of the row, positive for the second class."""
         columns, x = row
         weights = self.weights[columns]
         weights[:, _RDA] = self._rda_weights(weights[:, _RDA])
         weights[:, _ADA_FOBOS] = self._ada_fobos_weights(columns)
-        # Sums in the order of columns, so that weights of zero never change the last bit of a score and rows
-        # that tie do so in the buffer.
+        # Summed in the order of columns: weights of zero do not change the last bit, so ties stay ties.
         return np.asarray((weights * x[:, None]).sum(axis=0))
 
     def learn(self, learners: Iterable[int], row: _Row, sign: float, scores: FloatArray) -> None:
@@ -233,7 +224,7 @@ class _Learners:
         self.shrunk[columns] = self.steps[_ADA_FOBOS] + 1
 
     def _ada_fobos_weights(self, columns: IntArray) -> FloatArray:
-        """Weights after the shrinks they missed, which are equal while no gradient touches them."""
+        """Return weights after all missed shrinks, which are equal while a weight has no gradient."""
         missed = self.steps[_ADA_FOBOS] - self.shrunk[columns]
         rates = _ADA_FOBOS_RATE / (_ADA_FOBOS_DELTA + np.sqrt(self.squares[columns]))
         return _shrink(self.weights[columns, _ADA_FOBOS], missed * (_ADA_FOBOS_L1 * rates))
@@ -244,14 +235,14 @@ _STEPS = (_Learners._pa, _Learners._ogd, _Learners._arow, _Learners._rda, _Learn
 
 @dataclass
 class _Pool:
-    """The learners, their scores of recent rows (learners, buffer size), and the source of replacements."""
+    """The learners, their (learners, buffer size) scores of recent rows, and a random generator."""
 
     learners: _Learners
     buffer: FloatArray
     generator: np.random.Generator
 
     def evolve(self, X: Any, healthy: tuple[float, float]) -> tuple[IntArray, FloatArray, BoolArray]:
-        """Labels of the rows as 0 or 1, the learners' scores, and the mask of learners that are not aging."""
+        """Return labels as 0 or 1, the learners' scores, and the mask of learners that are not aging."""
         n = X.shape[0]
         codes, scores = np.empty(n, dtype=np.intp), np.empty((n, _N_LEARNERS))
         young = np.empty((n, _N_LEARNERS), dtype=bool)
@@ -264,13 +255,13 @@ class _Pool:
         return codes, scores, young
 
     def _juvenilization(self, scores: FloatArray) -> FloatArray:
-        """Share of each learner's scores on this side of zero that are no further from zero."""
+        """Return the share of each learner's scores on this side of zero that are no further from zero."""
         same_side = (self.buffer > 0) == (scores > 0)[:, None]
         nearer = np.abs(self.buffer) <= np.abs(scores)[:, None]
         return np.asarray((same_side & nearer).sum(axis=1) / same_side.sum(axis=1))
 
     def _conclude(self, row: _Row, scores: FloatArray, young: BoolArray) -> bool:
-        """Whether the row is of the second class, by the learners that are not aging; the others learn it."""
+        """Return whether learners that are not aging give the second class; the others learn the label."""
         voters = scores[young]
         if len(voters) in (0, _N_LEARNERS):
             return bool(scores.sum() > 0)

@@ -5,51 +5,44 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
-from transcendent._utils.cells import pointing_out
+from transcendent._utils.arrays import AnyArray, FloatArray
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions, index_of
+from transcendent.decisions import Decisions
 from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding
-from transcendent.measures.base import Measure
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
 from transcendent.thresholds import Search
-from transcendent.thresholds.base import check_promises_nothing
+from transcendent.thresholds.base import refuse_guaranteed_search
 from transcendent.thresholds.exact import resolve_search
 
 
 class ProbabilityThresholds(CalibratedBaseline):
     """Accepts an answer if its probability reaches a threshold of the answered class.
 
-    It is fitted and calibrated on the rows that an `InductiveEvaluator` would use, with thresholds from the
-    same search, but on probabilities. In the decisions ``credibility`` is the probability of the label and
-    ``confidence`` one minus the largest of any other; there are no p-values.
+    It uses the same rows and the same search as an `InductiveEvaluator`, but searches thresholds on
+    probabilities. In its decisions ``credibility`` is the probability of the label and ``confidence`` one
+    minus the largest probability of any other label; there are no p-values.
 
     Parameters
     ----------
     estimator : classifier
         The detector. Without ``predict_proba``, a decision value d becomes (1 + d / (1 + |d|)) / 2: for two
-        classes this gives the order of Platt's probabilities, and thresholds depend on the order alone.
+        classes this has the order of Platt's probabilities, and thresholds depend only on the order.
     judge : classifier or None
-        Classifier fitted on the same rows whose probability of the detector's label is used, for example
-        ``VotingClassifier(..., voting="soft")``. By default the detector's own is used.
+        The classifier, fitted on the same rows, that gives the probability of the detector's label, such as
+        ``VotingClassifier(..., voting="soft")``; by default the detector itself.
     search, calibration_size, random_state
         As for `InductiveEvaluator`.
 
     Attributes
     ----------
     evaluator_ : InductiveEvaluator
-        Holds the fitted detector and the calibration objects.
-    estimator_ : classifier
-        The fitted detector.
+        The fitted detector and the calibration objects.
     result_ : SearchResult
         The thresholds and what they promise.
-    classes_ : array
-        The labels there are.
 
     Examples
     --------
@@ -82,13 +75,15 @@ class ProbabilityThresholds(CalibratedBaseline):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
-        """Fit the detector and its judge, and search thresholds; ``times`` make the latest rows calibrate."""
+        """Fit the detector and its judge, and search thresholds; with ``times``, recent rows calibrate."""
         self.__dict__.pop("result_", None)
-        self._calibrate(X, y, times, measure=self._measure())
+        own = Probability() if hasattr(self.estimator, "predict_proba") else Margin()
+        measure = own if self.judge is None else SecondOpinion(self.judge, Probability())
+        self._calibrate(X, y, times, measure=measure)
         calibration = self.evaluator_.calibration_
         p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
-        check_promises_nothing(search, self)
+        refuse_guaranteed_search(search, self)
         noise = replace(rounding(np.sort(calibration.scores, axis=None)), size=1.0)
         credibility, confidence = (
             merge_ties(value, noise) for value in credibility_and_confidence(p, calibration.predicted)
@@ -97,44 +92,34 @@ class ProbabilityThresholds(CalibratedBaseline):
             calibration.actual, calibration.predicted, credibility, confidence, classes=self.classes_
         )
         self.result_ = replace(
-            result,  # below all values that tie with those the thresholds were found at
+            result,  # below all values that tie with the thresholds, so that ties are accepted
             credibility_thresholds=noise.lowered(result.credibility_thresholds).clip(0),
             confidence_thresholds=noise.lowered(result.confidence_thresholds).clip(0),
         )
         return self
 
     def predict(self, X: Any) -> AnyArray:
-        """The detector's labels, accepted or not."""
+        """Return the detector's labels, accepted or not."""
         check_is_fitted(self, "result_")
-        return np.asarray(self.classes_[self._answer(X)[0]])
+        return self.evaluator_.answer(X).labels
 
     def decide(self, X: Any) -> Decisions:
         """Label every object and say which labels to accept."""
         check_is_fitted(self, "result_")
-        codes, p = self._answer(X)
-        credibility, confidence = credibility_and_confidence(p, codes)
+        answers = self.evaluator_.answer(X)
+        codes = np.searchsorted(self.classes_, answers.labels)
+        credibility, confidence = credibility_and_confidence(self._probabilities(answers.scores), codes)
         return Decisions(
-            labels=self.classes_[codes],
+            labels=answers.labels,
             accepted=self.result_.accepts(codes, credibility, confidence),
             credibility=credibility,
             confidence=confidence,
             classes=self.classes_,
-            index=index_of(X),
+            index=answers.index,
         )
 
-    def _measure(self) -> Measure:
-        if self.judge is not None:
-            return SecondOpinion(self.judge, Probability())
-        return Probability() if hasattr(self.estimator, "predict_proba") else Margin()
-
-    @pointing_out
-    def _answer(self, X: Any) -> tuple[IntArray, FloatArray]:
-        (rows,) = indexable(self.evaluator_._check_rows(X))
-        codes, scores = self.evaluator_.detectors_[0].answer(rows)
-        return codes, self._probabilities(scores)
-
     def _probabilities(self, scores: FloatArray) -> FloatArray:
-        """Probabilities from scores, which are negated probabilities or decision values."""
+        """Return probabilities from scores, which are negated probabilities or decision values."""
         if not isinstance(self.evaluator_.measure_, Margin):
             return -scores
         return np.asarray((1 - scores / (1 + np.abs(scores))) / 2)

@@ -1,5 +1,6 @@
-"""Decisions about tables of any size: Parquet in, Parquet out, on as many processes as there are."""
+"""Decisions about tables of any size: Parquet in, Parquet out, on any number of processes."""
 
-from transcendent.batch.table import TableDecisions, decide_table
+from transcendent.batch.result import TableDecisions
+from transcendent.batch.table import decide_table
 
 __all__ = ["TableDecisions", "decide_table"]

@@ -1,4 +1,4 @@
-"""The columns that are written about decided objects, the same for a file and for a table in parts."""
+"""The columns of decided objects, the same for a file and for a table in parts."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,13 +11,13 @@ from transcendent.decisions import Decisions
 
 
 def named_by_row(file: str, first: int, n: int) -> dict[str, Any]:
-    """Return the columns that name n consecutive rows without ids: their file, and their number in it."""
-    name = file.encode(errors="surrogateescape").decode(errors="replace")  # names of files may be no UTF-8
+    """Return the columns that name n consecutive rows without ids: their file, and their row number in it."""
+    name = file.encode(errors="surrogateescape").decode(errors="replace")  # file names need not be UTF-8
     return {"file": _constant(name, n), "row": np.arange(first, first + n)}
 
 
 def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_values: bool) -> Any:
-    """Return an Arrow table of names of objects, what was decided about them, and the digest of the model."""
+    """Return an Arrow table of names of objects, decisions about them, and the digest of the model."""
     if not p_values:
         decisions = replace(decisions, p_values=None)
     decided: dict[str, Any] = decisions.to_dict()
@@ -27,19 +27,10 @@ def decision_table(names: dict[str, Any], decisions: Decisions, model: str, p_va
     return extra("pyarrow", "dask").table(names | decided | {"model": _constant(model, len(decisions))})
 
 
-def open_writer(file: Any, schema: Any) -> Any:
-    """Return a Parquet writer of such tables, with dictionaries where values repeat."""
-    repeat = [name for name in schema.names if name not in ("id", "row")]
-    vary = [name for name in schema.names if name != "model"]
-    parquet = extra("pyarrow.parquet", "dask")
-    return parquet.ParquetWriter(file, schema, use_dictionary=repeat, write_statistics=vary)
-
-
 def _constant(text: str, n: int) -> Any:
     return _repeated(np.zeros(n, dtype=np.int32), np.array([text]))
 
 
 def _repeated(codes: IntArray, values: AnyArray) -> Any:
-    return extra("pyarrow", "dask").DictionaryArray.from_arrays(
-        codes.astype(np.int32, copy=False), values.astype(str)
-    )
+    arrow = extra("pyarrow", "dask")
+    return arrow.DictionaryArray.from_arrays(codes.astype(np.int32, copy=False), values.astype(str))

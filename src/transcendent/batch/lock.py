@@ -1,4 +1,4 @@
-"""One run at a time writes to a folder."""
+"""A lock, so that one run at a time writes to a folder."""
 
 import json
 import os
@@ -15,10 +15,10 @@ from transcendent.errors import BatchError
 
 @contextmanager
 def sole_writer(filesystem: Any, folder: str) -> Iterator[None]:
-    """Hold a local folder for this run, or refuse if another run holds it.
+    """Lock a local folder for this run; raise if another run has locked it.
 
-    The lock is the kernel's, on a file that names its holder: it ends with the process that holds it,
-    however that ends. Other file systems have no such lock, nor has Windows; nothing is held there.
+    The kernel holds the lock, on a file that names the holder, and releases it however the process ends.
+    Other file systems and Windows have no such lock: there, nothing is locked.
     """
     if sys.platform == "win32" or not is_local(filesystem):
         yield
@@ -29,7 +29,7 @@ def sole_writer(filesystem: Any, folder: str) -> Iterator[None]:
         yield
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(path)  # while it is held: a run that has opened it finds that it is gone
+            os.unlink(path)  # before the release, so that a waiting run sees that its file is gone
         os.close(handle)
 
 
@@ -41,17 +41,17 @@ def _acquire(path: str) -> int:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(handle, path):
-                os.ftruncate(handle, 0)  # a run that was killed left its own
+                os.ftruncate(handle, 0)  # a killed run may have left its name
                 started = datetime.now(UTC).isoformat(timespec="seconds")
                 holder = {"host": node(), "pid": os.getpid(), "started": started}
                 os.write(handle, json.dumps(holder).encode())
                 return handle
         except BlockingIOError:
-            said = _said(os.pread(handle, 1 << 12, 0))
+            holder_name = _describe(os.pread(handle, 1 << 12, 0))
             os.close(handle)
             raise BatchError(
-                f"{os.path.dirname(path)} is being written to by {said}. Wait until that run has ended, or "
-                "give another folder."
+                f"{os.path.dirname(path)} is in use by {holder_name}. Wait until that run has ended, or "
+                "choose another folder."
             ) from None
         except OSError:
             os.close(handle)
@@ -60,16 +60,16 @@ def _acquire(path: str) -> int:
 
 
 def _is_at(handle: int, path: str) -> bool:
-    """Whether the file is still the one of that name: an earlier holder may have removed it."""
+    """Return whether the path still names this file: an earlier holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _said(content: bytes) -> str:
+def _describe(content: bytes) -> str:
     try:
         holder = json.loads(content)
         return f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
-    except (ValueError, KeyError, TypeError):  # it has only just begun
+    except (ValueError, KeyError, TypeError):  # the holder has not written its name yet
         return "another run"

@@ -1,25 +1,28 @@
-"""Files and folders on whatever file system they are."""
+"""Where a table and its output are, on any file system."""
 
-import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import Any
 
 from transcendent._utils.extras import extra
+from transcendent.errors import TableRefusedError
 
-ASIDE = ".aside"
-
-_AT_ONCE = 16
-
-T = TypeVar("T")
+_ENDINGS = (".parquet", ".parq", ".pq")
 
 
-def locate(path: Any, filesystem: Any) -> tuple[Any, str]:
-    """A pyarrow file system, and the path on it, of a local path or a URI."""
+def locate(table: Any, out: Any, filesystem: Any) -> tuple[Any, str, Any, str]:
+    """Return the file system and the path of a table and of its output; raise if one is inside the other."""
+    source, where = _locate(table, filesystem)
+    target, folder = _locate(out, filesystem)
+    if where == folder:
+        raise ValueError(f"{out} is the table itself: write to another folder.")
+    real, inside = (os.path.realpath(path) if is_local(source) else path for path in (where, folder))
+    if inside.startswith(f"{real}/") and not hidden(inside[len(real) + 1 :]):
+        raise ValueError(f"{out} is inside the table and would become part of it: write to another folder.")
+    return source, where, target, folder
+
+
+def _locate(path: Any, filesystem: Any) -> tuple[Any, str]:
     fs = extra("pyarrow.fs", "dask")
     if filesystem is not None:
         if not isinstance(filesystem, fs.FileSystem):
@@ -35,21 +38,23 @@ def locate(path: Any, filesystem: Any) -> tuple[Any, str]:
     return found, inside.rstrip("/")
 
 
-def list_files(filesystem: Any, folder: str) -> dict[str, str]:
-    """All files in a folder, in depth and in order: names seen from the folder, and paths."""
+def find_files(filesystem: Any, table: str) -> list[tuple[str, str]]:
+    """Return the files of a table, which is a file or a folder: their paths, and names relative to it."""
     fs = extra("pyarrow.fs", "dask")
-    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
-    paths = sorted(info.path for info in found if info.type == fs.FileType.File)
-    return {path[len(folder) :].lstrip("/"): path for path in paths}
+    kind = filesystem.get_file_info(table).type
+    if kind == fs.FileType.NotFound:
+        raise TableRefusedError(f"{table} does not exist.")
+    if kind == fs.FileType.File:
+        return [(table, table.rpartition("/")[2])]
+    inside = _list_visible(filesystem, table).items()
+    named = [(path, name) for name, path in inside if name.lower().endswith(_ENDINGS)]
+    if not named:
+        raise TableRefusedError(f"{table} holds no file whose name ends in {', '.join(_ENDINGS)}.")
+    return named
 
 
-def is_local(filesystem: Any) -> bool:
-    """Whether paths are those of this machine's own file systems, mounted ones included."""
-    return str(filesystem.type_name).startswith(("local", "py::fsspec+file", "py::fsspec+('file'"))
-
-
-def list_visible(filesystem: Any, folder: str) -> dict[str, str]:
-    """As `list_files`, without hidden ones; a file or folder to which several links lead is there once."""
+def _list_visible(filesystem: Any, folder: str) -> dict[str, str]:
+    """Return files as `list_files`, without hidden ones; the target of several links is listed once."""
     if not is_local(filesystem):
         return {name: path for name, path in list_files(filesystem, folder).items() if not hidden(name)}
     found, seen = {}, set[str]()
@@ -65,46 +70,25 @@ def list_visible(filesystem: Any, folder: str) -> dict[str, str]:
             found[name] = path
             continue
         for entry in os.scandir(path):
-            if not hidden(entry.name):  # links come last: what has a name of its own here goes by that
+            if not hidden(entry.name):  # links last, so that a file inside the folder keeps its own name
                 put = waiting.append if entry.is_symlink() else waiting.appendleft
                 put(os.path.join(name, entry.name))
     return dict(sorted(found.items()))
 
 
-def each_at_once(function: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
-    """Results of a function that waits for files, some calls at a time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(function, *arguments))
+def is_local(filesystem: Any) -> bool:
+    """Return whether paths are on this machine, mounted file systems included."""
+    return str(filesystem.type_name).startswith(("local", "py::fsspec+file", "py::fsspec+('file'"))
 
 
 def hidden(name: str) -> bool:
-    """Whether readers of tables pass over a file of this relative path."""
+    """Return whether readers of tables skip a file with this relative path."""
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
-@contextmanager
-def aside(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a stream to a name that readers pass over, and rename the file at the end; an error removes it.
-
-    All files of a batch are written so: `transcendent._utils.files.write_whole` knows local files only. On an
-    object store a rename is a copy, which readers see when it is complete.
-    """
-    folder, name = os.path.split(path)
-    beside = f"{folder}/.{name}.{uuid4().hex}{ASIDE}"
-    stream = filesystem.open_output_stream(beside)
-    try:
-        yield stream
-        stream.close()
-        filesystem.move(beside, path)
-    except BaseException:
-        with suppress(OSError, ValueError):
-            stream.close()
-        with suppress(OSError):
-            filesystem.delete_file(beside)
-        raise
-
-
-def write_json(filesystem: Any, path: str, content: Any) -> None:
-    """Write a JSON file, by way of `aside`."""
-    with aside(filesystem, path) as file:
-        file.write(json.dumps(content).encode())
+def list_files(filesystem: Any, folder: str) -> dict[str, str]:
+    """Return all files under a folder, sorted: paths by their names relative to the folder."""
+    fs = extra("pyarrow.fs", "dask")
+    found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    paths = sorted(info.path for info in found if info.type == fs.FileType.File)
+    return {path[len(folder) :].lstrip("/"): path for path in paths}

@@ -1,5 +1,6 @@
-"""From columns of Arrow to the rows that a detector is given, checked against what it was fitted on."""
+"""Rows for a detector from Arrow columns, checked against those it was fitted on."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,9 @@ import scipy.sparse as sp
 from transcendent._utils.arrays import AnyArray, BoolArray
 from transcendent._utils.extras import extra
 from transcendent._utils.text import some
-from transcendent.rejectors import Traits
+from transcendent.batch.plan import Part, footer_digest
+from transcendent.decisions import declared
+from transcendent.tables.layout import Layout, ascend
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
@@ -27,35 +30,50 @@ _MISSING, _OUT_OF_RANGE, _TWICE, _UNEQUAL, _NAMELESS = range(1, len(REASONS))
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Which columns of a table hold the features, and what the detector expects of them.
+class ArrowRows:
+    """Reads the rows of a layout from Arrow columns.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        One feature each, or one column that holds whole rows.
-    whole : bool
-        Whether it does: lists of fixed size, text, or lists of the columns that are not zero.
-    values : str or None
-        Lists of what is in those columns, instead of ones.
-    width : int or None
-        How many features the detector takes.
-    named : bool
-        Whether it was fitted on a frame, and is to be given one.
+    ``columns`` hold one feature each. If ``whole``, there is one column, which holds whole rows: lists of
+    fixed size, text, or lists of the positions that are not zero. ``values`` is then the column with lists of
+    the values at these positions, instead of ones.
     """
 
+    layout: Layout
     columns: tuple[str, ...]
-    whole: bool
-    values: str | None
-    width: int | None
-    named: bool
+    whole: bool = False
+    values: str | None = None
+
+    @property
+    def framed(self) -> bool:
+        """Whether rows are a data frame."""
+        return self.layout.names is not None and not self.whole
 
     def to_read(self) -> list[str]:
-        """The columns that are needed."""
+        """Return the columns that hold the rows."""
         return [*self.columns, *([self.values] if self.values else [])]
 
+    def batches(
+        self, opened: Any, part: Part, identifier: str | None
+    ) -> Iterator[tuple[int, Any, Any, AnyArray]]:
+        """Yield small batches of a part: the first row's number in the file, the batch, and its `rows`."""
+        _check_unchanged(opened, part)
+        parquet = extra("pyarrow.parquet", "dask")
+        with parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file:
+            columns = list(dict.fromkeys([*self.to_read(), *([identifier] if identifier else [])]))
+            if missing := set(columns).difference(file.schema_arrow.names):
+                raise ValueError(f"there is no column {min(missing)!r}.")
+            row, metadata, groups = part.first_row, file.metadata, range(part.first, part.stop)
+            with_nulls = self.columns_with_nulls(metadata)
+            size = self.rows_at_once(next(filter(lambda g: g.num_rows, map(metadata.row_group, groups))))
+            for batch in file.iter_batches(size, row_groups=groups, columns=columns, use_threads=False):
+                yield row, batch, *self.rows(batch, with_nulls, identifier)
+                row += batch.num_rows
+        if row != part.first_row + part.rows:
+            raise ValueError(f"the footer counts {part.rows:,} rows, but there are {row - part.first_row:,}.")
+        _check_unchanged(opened, part)
+
     def rows_at_once(self, group: Any) -> int:
-        """Return the number of rows whose arrays take some tens of megabytes, judged by one row group."""
+        """Return the number of rows whose arrays take tens of megabytes, estimated from one row group."""
         wanted = set(self.to_read())
         columns = map(group.column, range(group.num_columns))
         entries = sum(column.num_values for column in columns if _is_of(column.path_in_schema, wanted))
@@ -65,10 +83,10 @@ class Layout:
     def columns_with_nulls(self, metadata: Any) -> frozenset[str]:
         """Return the columns that pandas reads as another type because the file has nulls in them.
 
-        A frame of some rows then has the types that a frame of the whole file would have. Row groups
-        without statistics count as if they had nulls.
+        With these, a frame of a few rows gets the same types as a frame of the whole file. Row groups without
+        statistics count as having nulls.
         """
-        if not self.named or not metadata.num_row_groups:
+        if not self.framed or not metadata.num_row_groups:
             return frozenset()
         groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
         columns, wanted = map(groups[0].column, range(metadata.num_columns)), set(self.columns)
@@ -82,10 +100,10 @@ class Layout:
     def rows(
         self, batch: Any, with_nulls: frozenset[str] = frozenset(), identifier: str | None = None
     ) -> tuple[Any, AnyArray]:
-        """Return the rows to decide, and for each of the batch the position of a reason, 0 if it is one.
+        """Return the rows to decide, and for each row of the batch its position in `REASONS`.
 
-        Only rows without an id, or of which no array can be made, are left out. Whether a detector takes NaN,
-        infinity or a text is for itself to say.
+        Position 0 means that the row is to be decided. The others have no id, or cannot be put into an array.
+        NaN, infinity and text are left to the detector, which may handle them.
         """
         faults = np.zeros(batch.num_rows, dtype=np.int8)
         if identifier is not None:
@@ -104,7 +122,7 @@ class Layout:
             return self._sparse(batch, in_order), faults
         if self.whole:
             return self._vectors(batch.column(self.columns[0])), faults
-        return self._frame(batch, with_nulls) if self.named else self._array(batch), faults
+        return self._frame(batch, with_nulls) if self.framed else self._array(batch), faults
 
     def _vectors(self, column: Any) -> AnyArray:
         """Return texts, or the rows of lists of fixed size."""
@@ -117,7 +135,7 @@ class Layout:
 
     def _frame(self, batch: Any, with_nulls: frozenset[str]) -> Any:
         frame = batch.select(list(self.columns)).to_pandas()
-        if tuple(frame.columns) != self.columns:  # a feature was the index of the frame that was written
+        if tuple(frame.columns) != self.columns:  # pandas made the frame's index of a feature
             frame = frame.reset_index()[list(self.columns)]
         kinds = {name: frame[name].dtype for name in with_nulls}
         as_in_file = {
@@ -131,14 +149,14 @@ class Layout:
         chosen = [batch.column(name) for name in self.columns]
         by_column = np.empty((len(chosen), batch.num_rows), _precision([column.type for column in chosen]))
         for into, column in zip(by_column, chosen, strict=True):
-            into[:] = column.to_numpy(zero_copy_only=False)  # what is missing becomes NaN
+            into[:] = column.to_numpy(zero_copy_only=False)  # missing values become NaN
         return by_column.T
 
     def _sparse(self, batch: Any, in_order: bool) -> Any:
         indices, indptr = _flat(batch.column(self.columns[0]))
         data = np.ones(len(indices)) if self.values is None else _flat(batch.column(self.values))[0]
         X = sp.csr_matrix(
-            (np.asarray(data, dtype=np.float64), indices, indptr), shape=(batch.num_rows, self.width)
+            (np.asarray(data, dtype=np.float64), indices, indptr), shape=(batch.num_rows, self.layout.width)
         )
         if not in_order:
             X = X.sorted_indices()
@@ -146,12 +164,12 @@ class Layout:
         return X
 
     def _check_lists(self, batch: Any, faults: AnyArray) -> bool:
-        """Note what is wrong with sparse rows; whether the indices of all of them are in order."""
+        """Mark faulty sparse rows, and return whether the indices of all rows are in order."""
         indices, indptr = _flat(batch.column(self.columns[0]), faults)
-        if len(indices) and (indices.min() < 0 or indices.max() >= self.width):
-            outside = (indices < 0) | (indices >= self.width)
+        if len(indices) and (indices.min() < 0 or indices.max() >= self.layout.width):
+            outside = (indices < 0) | (indices >= self.layout.width)
             _mark(faults, _OUT_OF_RANGE, _have_any(outside, indptr))
-        in_order = _ascend(indices, indptr)
+        in_order = ascend(indices, indptr)
         if not in_order:
             _mark(faults, _TWICE, _repeat(indices, indptr))
         if self.values is not None:
@@ -160,16 +178,16 @@ class Layout:
         return in_order
 
 
-def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -> Layout:
-    """Return where the features are, checked against what the rejector was fitted on."""
-    traits = Traits.of(rejector)
-    names, width = list(() if traits.feature_names is None else traits.feature_names), traits.n_features
+def find_rows(rejector: Any, schema: Any, features: Any, values: str | None) -> ArrowRows:
+    """Return a reader of the columns with features, checked against those the rejector was fitted on."""
+    fitted = declared(rejector).fitted
+    names, width = list(() if fitted.feature_names is None else fitted.feature_names), fitted.n_features
     whole = isinstance(features, str)
     chosen = (features,) if isinstance(features, str) else tuple(features if features is not None else names)
     if not chosen:
         raise ValueError(
-            "the rejector was not fitted on columns with names: say which hold its features, in the same "
-            f"order (features=[...]), or which one holds whole rows. There are {some(schema.names, 8)}."
+            "the rejector was not fitted on columns with names: name the columns with its features, in the "
+            f"same order (features=[...]), or the one with whole rows. There are {some(schema.names, 8)}."
         )
     for name in (*chosen, *([values] if values else [])):
         check_column(schema, name)
@@ -184,13 +202,18 @@ def find_layout(rejector: Any, schema: Any, features: Any, values: str | None) -
     elif not names:
         for name in chosen:
             _check_numbers(name, schema.field(name).type)
-    return Layout(chosen, whole, values, width, bool(names) and not whole)
+    return ArrowRows(Layout(width or 0, names or None), chosen, whole, values)
 
 
 def check_column(schema: Any, name: str) -> None:
-    """Refuse a name that is no column's."""
+    """Raise if the table has no column of this name."""
     if name not in schema.names:
         raise ValueError(f"the table has no column {name!r}; there are {some(schema.names, 8)}.")
+
+
+def _check_unchanged(opened: Any, part: Part) -> None:
+    if footer_digest(opened) != part.file.footer:
+        raise ValueError("the file has changed since the run began.")
 
 
 def _check_numbers(name: str, kind: Any) -> None:
@@ -216,7 +239,7 @@ def _check_whole(field: Any, values: Any, width: int | None) -> None:
     elif lists:
         if not types.is_integer(field.type.value_type):
             raise ValueError(
-                f"{field.name!r} holds {field.type}: lists are of positions that are not zero, as integers."
+                f"{field.name!r} holds {field.type}: lists must hold the integer positions that are not zero."
             )
         if width is None:
             raise ValueError("sparse rows need a rejector that knows its number of features.")
@@ -225,7 +248,7 @@ def _check_whole(field: Any, values: Any, width: int | None) -> None:
 
 
 def _is_of(path: str, wanted: set[str]) -> bool:
-    """Whether a leaf of the schema belongs to one of the columns, in whose names there may be dots."""
+    """Return whether a leaf of the schema belongs to one of the columns; their names may contain dots."""
     return path in wanted or any(path[:i] in wanted for i, c in enumerate(path) if c == ".")
 
 
@@ -235,7 +258,7 @@ def _may_have_nulls(column: Any) -> bool:
 
 
 def _precision(types: list[Any]) -> type[np.floating[Any]]:
-    """Return the type of an array of such columns, the same whatever is in them."""
+    """Return the type of an array of these columns, which does not depend on their values."""
     return np.float32 if all(kind == extra("pyarrow", "dask").float32() for kind in types) else np.float64
 
 
@@ -245,7 +268,7 @@ def _are_lists(kind: Any) -> bool:
 
 
 def _flat(column: Any, faults: AnyArray | None = None) -> tuple[AnyArray, AnyArray]:
-    """All entries of a column of lists, and where the list of each row ends; missing entries are faults."""
+    """Return all entries of a column of lists, and the row boundaries; mark rows with missing entries."""
     offsets = column.offsets.to_numpy()
     entries = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     indptr = offsets - offsets[0]
@@ -256,30 +279,21 @@ def _flat(column: Any, faults: AnyArray | None = None) -> tuple[AnyArray, AnyArr
 
 
 def _mark(faults: AnyArray, reason: int, wrong: BoolArray) -> None:
-    """Note a reason for those of the rows that have none yet."""
+    """Set the reason for rows that have none yet."""
     faults[wrong & (faults == 0)] = reason
 
 
 def _have_any(entries: BoolArray, indptr: AnyArray) -> BoolArray:
-    """Which rows have an entry that is True."""
+    """Return which rows have an entry that is True."""
     counts = np.concatenate([[0], np.cumsum(entries)])
     some: BoolArray = counts[indptr[1:]] > counts[indptr[:-1]]
     return some
 
 
-def _ascend(indices: AnyArray, indptr: AnyArray) -> bool:
-    """Whether the indices of every row ascend, none twice."""
-    steps = indices[1:] > indices[:-1]
-    starts = indptr[1:-1]
-    steps[starts[(starts > 0) & (starts < len(indices))] - 1] = True
-    return bool(steps.all())
-
-
 def _repeat(indices: AnyArray, indptr: AnyArray) -> BoolArray:
-    """Which rows have an index twice."""
+    """Return which rows have an index twice."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     order = np.lexsort((indices, rows))
-    same = (indices[order][1:] == indices[order][:-1]) & (rows[order][1:] == rows[order][:-1])
-    found = np.zeros(len(indptr) - 1, dtype=bool)
-    found[rows[order][1:][same]] = True
-    return found
+    rows, indices = rows[order], indices[order]
+    same = (indices[1:] == indices[:-1]) & (rows[1:] == rows[:-1])
+    return np.isin(np.arange(len(indptr) - 1), rows[1:][same])

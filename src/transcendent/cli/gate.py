@@ -11,59 +11,47 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console
-from transcendent.cli.settings import UsageError
+from transcendent.cli import console, outputs, showing
+from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 app = typer.Typer(
     help="Serve decisions, and keep rejected objects until they are labelled. Settings come from the "
-    "environment (TRANSCENDENT_GATE_...) and from the TOML file that TRANSCENDENT_GATE_FILE names.",
+    "environment (TRANSCENDENT_GATE_...) and from the TOML file in TRANSCENDENT_GATE_FILE.",
     no_args_is_help=True,
 )
-token = typer.Typer(help="Tokens: who may use a gate, in which role.", no_args_is_help=True)
-quarantine = typer.Typer(help="What is in the quarantine.", no_args_is_help=True)
+token = typer.Typer(help="Tokens, which give access to a gate in a role.", no_args_is_help=True)
+quarantine = typer.Typer(help="Objects in the quarantine.", no_args_is_help=True)
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
-
-AsJson = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
-Database = Annotated[str | None, Option(help="URL of the database, instead of the setting.")]
 
 
 def _command(
     group: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that needs the gate's dependencies and its database."""
+
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        return group.command(name)(console.guarded(_with_extra(function)))
+        @wraps(function)
+        def checked(*args: Any, **given: Any) -> None:
+            for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
+                extra(module, "gate")
+            from sqlalchemy.exc import SQLAlchemyError
+
+            try:
+                function(*args, **given)
+            except SQLAlchemyError as error:
+                said = " ".join(str(getattr(error, "orig", error)).split())
+                raise ValueError(
+                    "the database that --database or TRANSCENDENT_GATE_DATABASE names "
+                    f"cannot be used: {said:.300}"
+                ) from None
+
+        return group.command(name)(console.guarded(checked))
 
     return register
-
-
-def _with_extra(function: Callable[..., None]) -> Callable[..., None]:
-    @wraps(function)
-    def checked(*args: Any, **given: Any) -> None:
-        for module in (
-            "sqlalchemy",
-            "psycopg",
-            "alembic",
-            "pydantic_settings",
-            "fastapi",
-            "uvicorn",
-        ):
-            extra(module, "gate")
-        from sqlalchemy.exc import SQLAlchemyError
-
-        try:
-            function(*args, **given)
-        except SQLAlchemyError as error:
-            said = " ".join(str(getattr(error, "orig", error)).split())
-            raise ValueError(
-                "the database that --database or TRANSCENDENT_GATE_DATABASE names "
-                f"cannot be used: {said:.300}"
-            ) from None
-
-    return checked
 
 
 @contextmanager
@@ -77,28 +65,23 @@ def _engine(database: str | None) -> Iterator["Engine"]:
 
 @_command(app)
 def serve(
-    artifact: Annotated[Path | None, Argument(metavar="ARTIFACT", help="What to serve.")] = None,
+    artifact: Annotated[Path | None, Argument(metavar="ARTIFACT", help="The artifact to serve.")] = None,
     database: Database = None,
     host: Annotated[str | None, Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, Option(help="The port to listen on.")] = None,
-    trust: Annotated[
-        list[str] | None,
-        Option("--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in it; repeatable."),
-    ] = None,
-    no_tokens: Annotated[bool, Option("--no-tokens", help="Let everyone on this machine in.")] = False,
+    trust: Trust = None,
+    no_tokens: Annotated[
+        bool, Option("--no-tokens", help="Allow access without a token, from this machine only.")
+    ] = False,
 ) -> None:
-    """Serve decisions until it is interrupted."""
+    """Serve decisions until interrupted."""
     from transcendent.gate.server import serve as start
     from transcendent.gate.settings import read_settings
 
+    tokens, trusted = "none" if no_tokens else None, trust or None
     start(
         read_settings(
-            artifact=artifact,
-            database=database,
-            host=host,
-            port=port,
-            trusted=trust or None,
-            tokens="none" if no_tokens else None,
+            artifact=artifact, database=database, host=host, port=port, trusted=trusted, tokens=tokens
         )
     )
 
@@ -107,9 +90,9 @@ def serve(
 def migrate(
     to: Annotated[str, Option(help="The version: head, base, or a number.")] = "head",
     database: Database = None,
-    yes: Annotated[bool, Option("--yes", help="Go back to an older version, which drops tables.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Confirm an older version, which drops tables.")] = False,
 ) -> None:
-    """Create the tables, or bring them to another version."""
+    """Create the tables, or migrate them to another version."""
     from transcendent.gate.database import connect, versions
     from transcendent.gate.database import migrate as run
     from transcendent.gate.settings import read_settings
@@ -118,7 +101,7 @@ def migrate(
     if to not in ("head", "base", *versions()):
         raise UsageError(f"there is no version {to}; there are {', '.join(versions())}.")
     if to not in ("head", versions()[-1]) and not yes:
-        raise UsageError(f"--to {to} drops tables and what is in them: add --yes if that is meant.")
+        raise UsageError(f"--to {to} drops tables with their content: add --yes to confirm.")
     engine = connect(url)
     try:
         now = run(engine, to)
@@ -129,7 +112,7 @@ def migrate(
 
 @_command(app)
 def months(database: Database = None) -> None:
-    """Create the partitions of this month and the next two; gates whose role owns the tables do so."""
+    """Create the partitions of this month and the next two; gates that own the tables do it themselves."""
     from transcendent.gate.database import make_months
 
     with _engine(database) as engine:
@@ -145,37 +128,41 @@ def check(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for contradictions between the tables, and say what to do about them."""
+    """Look for contradictions between the tables, and show how to resolve them."""
     from transcendent.gate.check import check as look
-    from transcendent.gate.check import repair as mend
+    from transcendent.gate.check import repair as repair_tables
     from transcendent.gate.database import DatabaseError
 
     with _engine(database) as engine:
         if repair:
-            mend(engine)
+            repair_tables(engine)
         found = look(engine)
-    lines = [f"{each.what}: {each.way_out}" for each in found] or ["nothing is wrong."]
-    console.show("\n".join(lines), {"problems": [each._asdict() for each in found]}, as_json)
+    lines = [f"{each.what}: {each.way_out}" for each in found] or ["no contradictions."]
+    showing.show("\n".join(lines), {"problems": [each._asdict() for each in found]}, as_json)
     if found:
         raise DatabaseError("the tables contradict each other.")
 
 
 @_command(token, "create")
 def create_token(
-    name: Annotated[str, Argument(help="Whom the token is for; the author of what they write.")],
+    name: Annotated[str, Argument(help="The name of the user, shown as the author of their labels.")],
     role: Annotated[str, Option(help="client, analyst or operator.")],
     database: Database = None,
 ) -> None:
-    """Make a token and print it. It is shown this once."""
-    from transcendent.gate.access import Tokens
+    """Create a token and print it. It is not shown again."""
+    from transcendent.gate.access import ROLES, Tokens
 
+    if role not in ROLES:
+        raise UsageError(f"--role {role}: must be one of {', '.join(ROLES)}.")
     with _engine(database) as engine:
-        typer.echo(Tokens(engine).create(name, role))  # type: ignore[arg-type]
+        typer.echo(Tokens(engine).create(name, role))
 
 
 @_command(token, "revoke")
-def revoke_token(name: Annotated[str, Argument(help="Whose token.")], database: Database = None) -> None:
-    """Make a token invalid, within 10 seconds."""
+def revoke_token(
+    name: Annotated[str, Argument(help="The name of the user.")], database: Database = None
+) -> None:
+    """Revoke a token; takes effect within 10 seconds."""
     from transcendent.gate.access import Tokens
 
     with _engine(database) as engine:
@@ -186,17 +173,14 @@ def revoke_token(name: Annotated[str, Argument(help="Whose token.")], database: 
 @_command(token, "list")
 def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     """List tokens, without their secrets."""
-    from transcendent._utils.text import columns
+    from transcendent._utils.listing import Listing
     from transcendent.gate.access import Tokens
 
     with _engine(database) as engine:
         found = Tokens(engine).list()
-    rows = [
-        (each["name"], each["role"], f"{each['created_at']:%Y-%m-%d}", _day(each["revoked_at"]))
-        for each in found
-    ]
-    text = columns([("name", "role", "created", "revoked"), *rows])
-    console.show(text, {"tokens": found}, as_json)
+    rows = [(t["name"], t["role"], _day(t["created_at"]), _day(t["revoked_at"])) for t in found]
+    text = Listing(("name", "role", "created", "revoked"), rows).as_text()
+    showing.show(text, {"tokens": found}, as_json)
 
 
 def _day(moment: Any) -> str:
@@ -205,7 +189,7 @@ def _day(moment: Any) -> str:
 
 @_command(quarantine, "show")
 def show_quarantine(
-    item: Annotated[int | None, Argument(help="An item; by default counts of all.")] = None,
+    item: Annotated[int | None, Argument(help="The number of an item (default: count all).")] = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -215,9 +199,9 @@ def show_quarantine(
     with _engine(database) as engine:
         found = Quarantine(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
-    lines = console.lines(**{name: value for name, value in shown.items() if name != "history"})
+    lines = showing.lines(**{name: value for name, value in shown.items() if name != "history"})
     history = [_line(each) for each in shown.get("history", [])]
-    console.show("\n".join([lines, *history]), shown, as_json)
+    showing.show("\n".join([lines, *history]), shown, as_json)
 
 
 def _line(action: dict[str, Any]) -> str:
@@ -233,10 +217,8 @@ def export_quarantine(
     from transcendent.gate.export import export_labelled
 
     if out.suffix != ".parquet":
-        raise UsageError(
-            f"--out {out}: labelled objects are written as Parquet: name the file something.parquet."
-        )
-    with _engine(database) as engine, console.writing(out):
+        raise UsageError(f"--out {out}: must end in .parquet.")
+    with _engine(database) as engine, outputs.writing(out):
         n = export_labelled(engine, out)
     console.say(f"{n:,} labelled objects written to {out}")
 
@@ -245,9 +227,9 @@ def export_quarantine(
 def drop_quarantine(
     before: Annotated[str, Option(help="The first month to keep, such as 2026-11.")],
     database: Database = None,
-    yes: Annotated[bool, Option("--yes", help="Drop them; without it, they are only named.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Drop them; without it, they are only listed.")] = False,
 ) -> None:
-    """Drop all that was kept before a month, labelled or not. The history of labels stays."""
+    """Drop all objects from before a month, labelled or not. The history of labels stays."""
     from transcendent.gate.database import (
         check_over,
         drop_months,
@@ -256,16 +238,20 @@ def drop_quarantine(
         sweep_identities,
     )
 
+    try:
+        month = month_of(before)
+    except ValueError as error:
+        raise UsageError(f"--before: {error}") from None
     with _engine(database) as engine:
-        check_over(engine, month_of(before))
-        found = months_before(engine, month_of(before))
+        check_over(engine, month)
+        found = months_before(engine, month)
         if not found and not yes:
-            console.say(f"nothing is kept from before {before}.")
+            console.say(f"there is nothing from before {before}.")
         elif not yes:
-            console.say(f"would drop {', '.join(found)}: add --yes if that is meant.")
+            console.say(f"would drop {', '.join(found)}: add --yes to confirm.")
         else:
             started = time.perf_counter()
-            drop_months(engine, month_of(before))
+            drop_months(engine, month)
             dropped = time.perf_counter() - started
             swept = sweep_identities(engine)
             console.say(

@@ -1,4 +1,4 @@
-"""Objects with times: public data sets, published file formats and synthetic drifting streams."""
+"""Data sets with times: public ones, loaders of published file formats, and synthetic streams that drift."""
 
 from transcendent.datasets.base import Dataset
 from transcendent.datasets.formats import load_ember, load_hidost, load_tesseract

@@ -1,4 +1,4 @@
-"""The data set that every loader returns: objects, their labels and their times."""
+"""The type that every loader returns."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +9,12 @@ import numpy as np
 from transcendent._utils.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows
 from transcendent._utils.text import visible
 
-_MOST_SHOWN = 3
+_MAX_CLASSES = 3
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Dataset:
-    """Labelled objects sorted by time; objects with equal times keep the order given.
+    """Labelled objects sorted by time. Objects with equal times keep their order.
 
     Attributes
     ----------
@@ -23,9 +23,9 @@ class Dataset:
     y : array of shape (n,)
         Their labels.
     times : datetime64 array of shape (n,)
-        When each was seen, ascending.
+        Their times, ascending.
     extra : dict of arrays of shape (n,)
-        Further facts about each object, such as its family.
+        Other columns, such as the family of each object.
     feature_names : array of shape (features,) or None
         Names of the columns of X.
     name : str
@@ -61,7 +61,7 @@ class Dataset:
         return len(self.y)
 
     def __getitem__(self, rows: Any) -> Self:
-        """Select objects by a slice, a mask or positions; they keep their order."""
+        """Select objects by a slice, a mask or positions, and keep them in order of time."""
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             chosen = slice(start, max(start, stop)) if step == 1 else np.sort(np.arange(start, stop, step))
@@ -76,10 +76,10 @@ class Dataset:
 
     def _class_counts(self) -> str:
         classes, counts = np.unique(self.y, return_counts=True)
-        most = np.argsort(-counts, kind="stable")[:_MOST_SHOWN]
-        shown = [f"{visible(str(classes[i]))}: {counts[i]:,}" for i in sorted(most)]
-        if len(classes) > _MOST_SHOWN:
-            shown.append(f"{len(classes) - _MOST_SHOWN} more classes")
+        largest = np.argsort(-counts, kind="stable")[:_MAX_CLASSES]
+        shown = [f"{visible(str(classes[i]))}: {counts[i]:,}" for i in sorted(largest)]
+        if len(classes) > _MAX_CLASSES:
+            shown.append(f"{len(classes) - _MAX_CLASSES} more classes")
         return f" ({', '.join(shown)})" if shown else ""
 
     def _take(self, rows: IntArray | slice) -> dict[str, Any]:
@@ -97,11 +97,13 @@ class Dataset:
         if self.times.dtype.kind != "M":
             raise ValueError(f"times must be datetime64, got {self.times.dtype}.")
         if np.isnat(self.times).any():
-            raise ValueError(f"{int(np.isnat(self.times).sum())} of the times are missing (NaT).")
+            raise ValueError(
+                f"times has {int(np.isnat(self.times).sum())} missing values (NaT): drop these objects."
+            )
 
 
-def existing(path: str | Path) -> Path:
-    """Return the path of a file, or raise if there is none."""
+def check_file(path: str | Path) -> Path:
+    """Return the path of a file, or raise if it does not exist."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file {path}.")
     return Path(path)

@@ -1,4 +1,4 @@
-"""Readers of the file formats in which authors publish data sets."""
+"""Loaders of the file formats in which authors publish data sets."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction import DictVectorizer
 
 from transcendent._utils.arrays import AnyArray, IntArray, chunks
-from transcendent.datasets.base import Dataset, existing
+from transcendent.datasets.base import Dataset, check_file
 
 _FLOAT_BYTES = 4
 _ROWS_AT_ONCE = 4096
@@ -23,23 +23,23 @@ _DATE = re.compile(r"(?<!\d)(\d{4})([/-])(\d{2})\2(\d{2})(?!\d)")
 
 
 def load_tesseract(X_path: str | Path, y_path: str | Path, meta_path: str | Path) -> Dataset:
-    """Android apps in the JSON files of TESSERACT and Transcendent.
+    """Load Android apps from the JSON files of TESSERACT and Transcendent.
 
     Parameters
     ----------
     X_path : path
-        A list with a dict ``{feature: value}`` per app (``extended-features-X.json``). The ``"sha256"`` that
-        older releases keep among the features is not taken as a feature.
+        A list with a dict ``{feature: value}`` per app (``extended-features-X.json``). The ``"sha256"``
+        among the features of older releases is dropped.
     y_path : path
-        A list with 0 or 1 (malware) per app, each in a list of its own in older releases.
+        A list with 0 or 1 (malware) per app; older releases wrap each label in a list.
     meta_path : path
         A list with a dict per app: ``"dex_date"`` is its time, ``"sha256"`` (optional) its hash.
 
     Returns
     -------
     Dataset
-        X is CSR with ``feature_names``, y is 1 for malware, times are to the second; ``extra["sha256"]``
-        if the metadata have it.
+        X is CSR with ``feature_names``, y is 1 for malware, times are in seconds, and ``extra["sha256"]`` is
+        there if the metadata have it.
 
     Examples
     --------
@@ -79,11 +79,11 @@ def load_ember(
     subset: Literal["train", "test"] | None = None,
     keep_unlabelled: bool = False,
 ) -> Dataset:
-    """Windows programs in the vectorised files of EMBER.
+    """Load Windows programs from the vectorised files of EMBER.
 
-    The features stay on disk, memory-mapped, if the objects wanted are consecutive rows of one file in the
-    order of their times. Otherwise they are copied into memory, in one pass over the files and at
-    ``4 * width`` bytes per object kept: 7.6 GB for the 800,000 labelled programs of EMBER 2018. Reading the
+    The features stay on disk, memory-mapped, if the selected objects are consecutive rows of one file in
+    order of time. Otherwise they are copied into memory in one pass over the files, with ``4 * width`` bytes
+    per object: 7.6 GB for the 800,000 labelled programs of EMBER 2018. Reading the
     metadata of a million programs takes about ten seconds and 1 GB.
 
     Parameters
@@ -92,17 +92,17 @@ def load_ember(
         The folder with ``X_train.dat``, ``y_train.dat``, ``X_test.dat``, ``y_test.dat`` (float32) and
         ``metadata.csv`` (``sha256``, ``appeared``, ``subset``, ``label`` and optionally ``avclass``).
     width : int
-        Features per program: 2381 in version 2, 2351 in version 1.
+        Number of features: 2381 in version 2, 2351 in version 1.
     subset : {"train", "test"} or None
-        Which of the two to read; None reads both.
+        The subset to read; None reads both.
     keep_unlabelled : bool
-        Keep programs without a label, with the label -1.
+        Whether to keep programs without a label, which have the label -1.
 
     Returns
     -------
     Dataset
         X is float32, y is 1 for malware, times are months; ``extra`` has ``"sha256"`` and, if the metadata
-        do, ``"avclass"``.
+        have it, ``"avclass"``.
 
     Examples
     --------
@@ -139,16 +139,16 @@ def load_ember(
 
 
 def load_hidost(libsvm_path: str | Path, dates_path: str | Path) -> Dataset:
-    """PDF documents in the libsvm files of Hidost.
+    """Load PDF documents from the libsvm files of Hidost.
 
     Parameters
     ----------
     libsvm_path : path
-        The features and labels (0 or -1, and 1 for malware); lines may end in a comment.
+        Features and labels (0 or -1, and 1 for malware); lines may end in a comment.
     dates_path : path
-        A text file with a date, ``YYYY/MM/DD`` or ``YYYY-MM-DD``, for each document, such as a list of
-        paths, or the libsvm file itself if its comments have the dates. The first date of a line counts, and
-        lines without one are skipped.
+        A text file with a date (``YYYY/MM/DD`` or ``YYYY-MM-DD``) for each document: a list of paths, or the
+        libsvm file itself if its comments have the dates. The first date of a line counts. Lines without a
+        date are skipped.
 
     Returns
     -------
@@ -166,10 +166,10 @@ def load_hidost(libsvm_path: str | Path, dates_path: str | Path) -> Dataset:
     hidost: 2 objects (0: 1, 1: 1), 3 columns, 2012-08-01..2012-08-02
     """
     try:
-        X, y = load_svmlight_file(str(existing(libsvm_path)))
+        X, y = load_svmlight_file(str(check_file(libsvm_path)))
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{libsvm_path} is not a libsvm file: {error}") from error
-    with existing(dates_path).open(encoding="utf-8", errors="replace") as lines:
+    with check_file(dates_path).open(encoding="utf-8", errors="replace") as lines:
         dates = ["-".join(match.group(1, 3, 4)) for match in map(_DATE.search, lines) if match]
     _check_equal_counts({libsvm_path: len(y), f"the dates of {dates_path}": len(dates)})
     return Dataset(
@@ -182,7 +182,7 @@ def load_hidost(libsvm_path: str | Path, dates_path: str | Path) -> Dataset:
 
 def _read_list(path: str | Path) -> list[Any]:
     try:
-        content = json.loads(existing(path).read_bytes())
+        content = json.loads(check_file(path).read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, list) or not content:
@@ -201,47 +201,46 @@ def _read_records(path: str | Path) -> list[dict[str, Any]]:
 def _check_equal_counts(counts: dict[str | Path, int]) -> None:
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{path}: {count}" for path, count in counts.items())
-        raise ValueError(f"the files do not agree on the number of objects ({listed}).")
+        raise ValueError(f"the files have different numbers of objects ({listed}).")
 
 
 def _check_hashes(inner: list[Any], outer: list[Any], X_path: str | Path, meta_path: str | Path) -> None:
     for position, pair in enumerate(zip(inner, outer, strict=True)):
         if all(pair) and str(pair[0]).lower() != str(pair[1]).lower():
             raise ValueError(
-                f"{X_path} and {meta_path} are not in the same order: see sha256 of entry {position}."
+                f"{X_path} and {meta_path} are not in the same order: sha256 of entry {position} differs."
             )
 
 
 def _as_binary(labels: list[Any], path: str | Path) -> IntArray:
-    strangers = [label for label in labels if label not in (0, 1)]
-    if strangers:
-        raise ValueError(f"{path} must have only the labels 0 and 1, got {strangers[0]!r}.")
+    if unknown := [label for label in labels if label not in (0, 1)]:
+        raise ValueError(f"{path} must have only the labels 0 and 1, got {unknown[0]!r}.")
     return np.array(labels, dtype=np.intp)
 
 
 def _parse_times(texts: Sequence[str], pattern: str, unit: str, path: str | Path) -> AnyArray:
-    """Times in one pattern, with T or a space before the hour; each distinct text is parsed once."""
+    """Parse times with T or a space before the hour, each distinct text once."""
     parsed = {}
     for text in set(texts):
         try:
             parsed[text] = datetime.strptime(text.replace(" ", "T"), pattern)
         except ValueError:
             where = f"{path}: object {texts.index(text)}"
-            raise ValueError(f"{where} has no date that can be read: {text!r}.") from None
+            raise ValueError(f"{where} has no valid date: {text!r}.") from None
     return np.array([parsed[text] for text in texts], dtype=f"datetime64[{unit}]")
 
 
 def _map_features(folder: Path, subset: str, width: int) -> tuple[AnyArray, IntArray]:
-    """The features of a subset, memory-mapped, and its labels."""
-    X_path, y_path = existing(folder / f"X_{subset}.dat"), existing(folder / f"y_{subset}.dat")
+    """Return the memory-mapped features of a subset, and its labels."""
+    X_path, y_path = check_file(folder / f"X_{subset}.dat"), check_file(folder / f"y_{subset}.dat")
     n_rows, rest = divmod(y_path.stat().st_size, _FLOAT_BYTES)
     if rest or not n_rows:
-        raise ValueError(f"{y_path} is empty or cut off: {y_path.stat().st_size} bytes.")
+        raise ValueError(f"{y_path} is empty or truncated: {y_path.stat().st_size} bytes.")
     expected = n_rows * width * _FLOAT_BYTES
     if X_path.stat().st_size != expected:
         raise ValueError(
             f"{X_path} has {X_path.stat().st_size} bytes, but {n_rows} labels in {y_path.name} with {width} "
-            f"features each need {expected}: the file is cut off, or width is wrong."
+            f"features each need {expected}: the file is truncated, or width is wrong."
         )
     labels = np.fromfile(y_path, dtype="<f4")
     if not np.isin(labels, (-1, 0, 1)).all():
@@ -251,11 +250,10 @@ def _map_features(folder: Path, subset: str, width: int) -> tuple[AnyArray, IntA
 
 
 def _read_metadata(path: Path, labels: dict[str, IntArray]) -> dict[str, AnyArray]:
-    """Columns of the metadata for the programs of each subset in turn, with their labels checked."""
-    with existing(path).open(newline="", encoding="utf-8") as file:
+    """Return the columns of the metadata, subset by subset, with labels checked against ``labels``."""
+    with check_file(path).open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
-        missing = {"sha256", "appeared", "subset", "label"} - set(reader.fieldnames or ())
-        if missing:
+        if missing := {"sha256", "appeared", "subset", "label"} - set(reader.fieldnames or ()):
             raise ValueError(f"{path} has no column {', '.join(sorted(missing))}.")
         names = [name for name in reader.fieldnames or () if name in _EMBER_COLUMNS]
         rows: dict[str, list[list[str]]] = {subset: [] for subset in labels}
@@ -271,15 +269,15 @@ def _check_metadata(
 ) -> dict[str, AnyArray]:
     _check_equal_counts({f"{subset} rows of {path}": len(rows), f"y_{subset}.dat": len(labels)})
     columns = {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
-    said = np.array([label.removesuffix(".0") for label in columns["label"].tolist()])
-    differ = np.flatnonzero(said != labels.astype(str))
+    listed = np.array([label.removesuffix(".0") for label in columns["label"].tolist()])
+    differ = np.flatnonzero(listed != labels.astype(str))
     if len(differ):
-        raise ValueError(f"{path}: the label of {subset} row {differ[0]} is not the one in y_{subset}.dat.")
+        raise ValueError(f"{path}: the label of {subset} row {differ[0]} differs from y_{subset}.dat.")
     return columns
 
 
 def _gather(files: list[AnyArray], order: IntArray) -> AnyArray:
-    """Rows of the concatenated files: a view if they are consecutive rows of one file, else a copy."""
+    """Return rows of the concatenated files: a view of consecutive rows of one file, otherwise a copy."""
     starts = np.cumsum([0, *map(len, files)])
     if len(order) and np.all(np.diff(order) == 1):
         (inside,) = np.flatnonzero((starts[:-1] <= order[0]) & (order[0] < starts[1:]))

@@ -1,7 +1,8 @@
-"""Synthetic streams with one kind of drift, or several, in chosen amounts."""
+"""Synthetic streams with chosen amounts of one or more kinds of drift."""
 
 import math
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -9,16 +10,17 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.extras import extra
 from transcendent.datasets.base import Dataset
 
 Pattern = Literal["gradual", "sudden", "recurring", "new_class"]
 
 _SIGNAL = 0.98
-_FARTHEST_SHIFT = 3.0
-_LARGEST_ODDS = 10.0
+_MAX_SHIFT = 3.0
+_MAX_ODDS_RATIO = 10.0
 _NEW_SHARE = 0.3
 _NEW_PLACE = 4.0
-_FEWEST_FEATURES = 4
+_MIN_FEATURES = 4
 
 
 def make_stream(
@@ -36,7 +38,7 @@ def make_stream(
 ) -> Dataset:
     """Draw a stream of two classes over months, with a chosen amount of each kind of drift.
 
-    The strength t of a month follows the pattern, from 0 to at most 1. An object of that month is drawn so:
+    The strength t of the drift follows the pattern, month by month, from 0 to at most 1. For each object:
 
     - its label y is 1 with probability p(t), whose odds are ``10 ** (prior * t)`` times those of
       ``positive_share``;
@@ -48,12 +50,12 @@ def make_stream(
     With ``prior=0`` the signal is standard normal, so the features are normal around
     ``(0, 0, 3 * covariate * t, 0, …)`` with unit covariance at any angle, and
     ``P(y = 1 | x) = Φ((0.98 * s - b) / sqrt(1 - 0.98 ** 2))``, where s is x along the rotated direction.
-    Therefore, alone and exactly:
+    Each kind of drift alone therefore has an exact meaning:
 
-    - *covariate* moves P(x), and leaves P(y | x) and the class shares;
-    - *prior* moves the class shares, and leaves P(x | y); P(x) and P(y | x) follow from them;
-    - *concept* moves P(y | x), and leaves P(x) and the class shares. At 1 and full strength the direction
-      that told the classes apart tells nothing.
+    - *covariate* changes P(x), but not P(y | x) or the class shares;
+    - *prior* changes the class shares, but not P(x | y); P(x) and P(y | x) follow from them;
+    - *concept* changes P(y | x), but not P(x) or the class shares. At 1 and full strength, the direction
+      that separated the classes carries no information.
 
     Parameters
     ----------
@@ -67,8 +69,8 @@ def make_stream(
         Share of class 1 in the first month.
     pattern : {"gradual", "sudden", "recurring", "new_class"}
         Course of the strength: linear from 0 to 1; from 0 to 1 at once in the middle; up and down every six
-        months; or 0 until the middle and then linear to 1, with objects of a new class (label 2) as a share
-        ``0.3 * t`` of the month. Those are normal around 4 in feature 3, whatever the drift.
+        months; or 0 until the middle and then linear to 1, where a share ``0.3 * t`` of each month is of a
+        new class (label 2), normal around 4 in feature 3 whatever the drift.
     covariate, prior, concept : float
         Amount of each drift, from 0 (none) to 1.
     start : str
@@ -79,7 +81,7 @@ def make_stream(
     Returns
     -------
     Dataset
-        X is dense, y is 0, 1 or 2, times are seconds within the months.
+        X is dense, y is 0, 1 or 2, times are in seconds.
 
     Examples
     --------
@@ -92,25 +94,37 @@ def make_stream(
     >>> print(f"{stream.y[~late].mean():.2f} {stream.y[late].mean():.2f}")
     0.31 0.81
     """
-    _check_counts(n_objects, n_periods, n_features)
-    _check_shares(positive_share, covariate=covariate, prior=prior, concept=concept)
+    _check(
+        n_objects, n_periods, n_features, positive_share, covariate=covariate, prior=prior, concept=concept
+    )
     generator = check_random_state(random_state)
     periods = np.arange(n_objects) * n_periods // n_objects
     strength = _strengths(pattern, n_periods)[periods]
-    odds = positive_share / (1 - positive_share) * _LARGEST_ODDS ** (prior * strength)
+    odds = positive_share / (1 - positive_share) * _MAX_ODDS_RATIO ** (prior * strength)
     y = (generator.random_sample(n_objects) < odds / (1 + odds)).astype(np.intp)
     X = generator.standard_normal((n_objects, n_features))
     angles = concept * strength * np.pi / 2
     cos, sin, signal, noise = np.cos(angles), np.sin(angles), _signal(y, positive_share, generator), X[:, 1]
     X[:, :2] = np.stack([cos * signal - sin * noise, sin * signal + cos * noise], axis=1)
-    X[:, 2] += _FARTHEST_SHIFT * covariate * strength
+    X[:, 2] += _MAX_SHIFT * covariate * strength
     if pattern == "new_class":
         _add_new_class(X, y, _NEW_SHARE * strength, generator)
     return Dataset(X, y, _draw_times(start, periods, generator), name=f"{pattern} stream")
 
 
+def write_example(labelled: Path, unlabelled: Path) -> None:
+    """Write a drifting stream as two CSV files: ten months with verdicts, and two later months without."""
+    stream = make_stream(6000, n_features=6, concept=0.6, random_state=0)
+    frame = extra("pandas", "cli").DataFrame(stream.X.round(4), columns=[f"f{i}" for i in range(6)])
+    frame.insert(0, "id", [f"object-{i:04}" for i in range(len(stream))])
+    frame.insert(1, "first_seen", stream.times.astype(str))
+    frame["verdict"] = np.where(stream.y == 1, "malicious", "benign")
+    frame[:5000].to_csv(labelled, index=False)
+    frame[5000:].drop(columns="verdict").to_csv(unlabelled, index=False)
+
+
 def _strengths(pattern: Pattern, n_periods: int) -> FloatArray:
-    """Strength of the drift in each period."""
+    """Return the strength of the drift in each period."""
     periods, middle = np.arange(n_periods, dtype=np.float64), n_periods // 2
     match pattern:
         case "gradual":
@@ -125,7 +139,7 @@ def _strengths(pattern: Pattern, n_periods: int) -> FloatArray:
 
 
 def _signal(y: IntArray, positive_share: float, generator: Any) -> FloatArray:
-    """Normal variables that almost separate the classes."""
+    """Return normal variables that almost separate the classes."""
     tail = 1 - generator.random_sample(len(y))
     latent: FloatArray = np.where(y == 1, -ndtri(positive_share * tail), ndtri((1 - positive_share) * tail))
     noise: FloatArray = generator.standard_normal(len(y))
@@ -140,32 +154,25 @@ def _add_new_class(X: FloatArray, y: IntArray, shares: FloatArray, generator: An
 
 
 def _draw_times(start: str, periods: IntArray, generator: Any) -> AnyArray:
-    first = _month(start)
+    try:
+        first = np.datetime64(datetime.strptime(start, "%Y-%m"), "M")
+    except ValueError:
+        raise ValueError(f"start must be a month such as 2020-01, got {start!r}.") from None
     opens = (first + periods).astype("datetime64[s]")
     seconds = ((first + periods + 1).astype("datetime64[s]") - opens).astype(np.int64)
     within = (generator.random_sample(len(periods)) * seconds).astype(np.int64)
     return np.sort(opens + within)
 
 
-def _month(start: str) -> Any:
-    try:
-        return np.datetime64(datetime.strptime(start, "%Y-%m"), "M")
-    except ValueError:
-        raise ValueError(f"start must be a month such as 2020-01, got {start!r}.") from None
-
-
-def _check_counts(n_objects: int, n_periods: int, n_features: int) -> None:
+def _check(n_objects: int, n_periods: int, n_features: int, positive_share: float, **drifts: float) -> None:
     if n_periods < 2:
         raise ValueError(f"n_periods must be at least 2, got {n_periods}.")
     if n_objects < n_periods:
-        raise ValueError(f"n_objects must be at least one for each of {n_periods} periods, got {n_objects}.")
-    if n_features < _FEWEST_FEATURES:
-        raise ValueError(f"n_features must be at least {_FEWEST_FEATURES}, got {n_features}.")
-
-
-def _check_shares(positive_share: float, **dials: float) -> None:
+        raise ValueError(f"n_objects must be at least n_periods ({n_periods}), got {n_objects}.")
+    if n_features < _MIN_FEATURES:
+        raise ValueError(f"n_features must be at least {_MIN_FEATURES}, got {n_features}.")
     if not 0 < positive_share < 1:
         raise ValueError(f"positive_share must be between 0 and 1, got {positive_share}.")
-    for name, dial in dials.items():
-        if not 0 <= dial <= 1:
-            raise ValueError(f"{name} must be from 0 (no drift) to 1, got {dial}.")
+    for name, amount in drifts.items():
+        if not 0 <= amount <= 1:
+            raise ValueError(f"{name} must be from 0 (no drift) to 1, got {amount}.")

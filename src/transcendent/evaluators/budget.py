@@ -10,44 +10,70 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
-from transcendent._utils.estimators import take_on_input
-from transcendent.decisions import Decisions, check_budget
-from transcendent.evaluators.training import Learner
-from transcendent.rejectors import Traits, adopt_input
-from transcendent.thresholds.base import check_promises_nothing
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, check_shares
+from transcendent._utils.estimators import copy_input_tags
+from transcendent.decisions import Decisions, Fitted, Learner, Rejector, check_budget, declared
+from transcendent.evaluators.base import copy_fitted_attributes
+from transcendent.thresholds.base import refuse_guaranteed_search
 
 _GOLDEN = (5**0.5 - 1) / 2
 
 
-class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
-    """A wrapper that keeps a rejector's labels and p-values, and decides anew what is rejected."""
+def _inside(budget: Any) -> Rejector:
+    """Return the declarations of the wrapped rejector, of the fitted one if there is one."""
+    return declared(getattr(budget, "rejector_", budget.rejector))
+
+
+def _of_rejector(name: str) -> Any:
+    """Return a property with the value that the wrapped rejector declares."""
+    return property(lambda budget: getattr(_inside(budget), name))
+
+
+class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
+    """A wrapper that keeps a rejector's labels and p-values, and rejects by a budget."""
 
     rejector: Any
 
+    depends_on_others = True
+    judges_scores = _of_rejector("judges_scores")
+    takes_times = _of_rejector("takes_times")
+    can_learn = _of_rejector("can_learn")
+    has_p_values = _of_rejector("has_p_values")
+    has_votes = _of_rejector("has_votes")
+    tells_doubt = _of_rejector("tells_doubt")
+
     def __sklearn_tags__(self) -> Any:
-        return take_on_input(super().__sklearn_tags__(), self.rejector)
+        return copy_input_tags(super().__sklearn_tags__(), self.rejector)
+
+    @property
+    def fitted(self) -> Fitted:
+        """The rejector's components and training rows."""
+        return _inside(self).fitted
+
+    def what_learns(self, wanted: Learner) -> Any:
+        """Return what learns from new labels, as the rejector declares."""
+        return _inside(self).what_learns(wanted)
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the rejector; ``params`` go to its ``fit``."""
         self._check_budget()
-        check_promises_nothing(getattr(self.rejector, "search", None), self)
+        refuse_guaranteed_search(getattr(self.rejector, "search", None), self)
         self.rejector_ = clone(self.rejector).fit(X, y, **params)
-        adopt_input(self, self.rejector_)
+        copy_fitted_attributes(self.rejector_, self)
         self._start()
         return self
 
-    @available_if(lambda budget: hasattr(budget.rejector, "learn"))  # type: ignore[untyped-decorator]
+    @available_if(lambda budget: budget.can_learn)  # type: ignore[untyped-decorator]
     def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
-        """Let the rejector learn from new labels; a stream starts anew."""
+        """Let the rejector learn from new labels; this starts a new stream."""
         check_is_fitted(self)
         self.rejector_.learn(X, y, what=what, **params)
-        adopt_input(self, self.rejector_)
+        copy_fitted_attributes(self.rejector_, self)
         self._start()
         return self
 
     def _start(self) -> None:
-        """Begin to count, where anything is counted."""
+        """Reset the state of a stream."""
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
@@ -61,29 +87,26 @@ class _Budget(ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
 
 
 class RejectionBudget(_Budget):
-    """Holds a rejector to a budget: of every period it decides, the least credible objects are rejected.
+    """Holds a rejector to a budget: of every period, the least credible objects are rejected.
 
-    Thresholds found in calibration reject more and more as the world moves. A budget needs no labels: each
-    call of ``decide`` is one period, whose objects compete for the places in the quarantine. An object
-    decided with others, or alone, may therefore be decided otherwise. A period too small for its budget is
-    refused: a share must be at least one object, and any budget must leave one. `StreamingBudget` decides
-    objects as they come.
+    Thresholds found in calibration reject more and more as the world changes. A budget needs no labels. Each
+    call of ``decide`` is one period, whose objects compete with each other: the decision about an object
+    depends on the others. A period must be large enough to reject and to keep at least one object;
+    `StreamingBudget` decides objects one by one.
 
     Parameters
     ----------
     rejector : rejector
-        What labels and ranks the objects, such as an `InductiveEvaluator`.
+        The source of labels and ranks, such as an `InductiveEvaluator`.
     rate : float or None
-        Share of a period's objects to reject, rounded to the nearest whole number of objects.
+        Share of a period's objects to reject, rounded to a whole number.
     count : int or None
         Number of a period's objects to reject, instead of a share.
 
     Attributes
     ----------
     rejector_ : rejector
-        The fitted rejector; its own thresholds remain in ``rejector_.decide``.
-    classes_ : array of shape (classes,)
-        The labels there are.
+        The fitted rejector; ``rejector_.decide`` still uses its own thresholds.
 
     Examples
     --------
@@ -97,25 +120,17 @@ class RejectionBudget(_Budget):
     80
     """
 
-    depends_on_others = True
+    evolves = _of_rejector("evolves")
 
     def __init__(self, rejector: Any, *, rate: float | None = None, count: int | None = None) -> None:
         self.rejector = rejector
         self.rate = rate
         self.count = count
 
-    @property
-    def evolves(self) -> bool:
-        """Whether the rejector changes while it decides."""
-        return Traits.of(self.rejector).evolves
-
-    def decide(self, X: Any, *labels: Any) -> Decisions:
-        """Label the objects of a period, and reject as many of them as the budget allows.
-
-        For a `ScoreEvaluator` X holds scores, and ``labels`` are the detector's answers.
-        """
+    def decide(self, X: Any) -> Decisions:
+        """Label the objects of a period, and reject as many of them as the budget allows."""
         check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X, *labels)
+        decisions: Decisions = self.rejector_.decide(X)
         return decisions.within_budget(self.rate, count=self.count)
 
     def _check_budget(self) -> None:
@@ -125,41 +140,37 @@ class RejectionBudget(_Budget):
 class StreamingBudget(_Budget):
     """Holds a rejector to a budget while objects come one by one, or in batches of any size.
 
-    An object is rejected if it is among the least credible of the last ``window`` objects, itself included.
-    How large a share of them that is starts at ``rate``; it grows while the stream has rejected less than
-    its budget, and shrinks while it has rejected more. So the budget holds whatever the stream does, drift
-    and ties included. After any number of objects,
+    An object is rejected if it is among the least credible share of the last ``window`` objects, itself
+    included. The share starts at ``rate``. It grows while the stream has rejected less than its budget, and
+    shrinks while it has rejected more. So the budget holds for any stream, also under drift and with ties.
+    After any number of objects,
 
         abs(rejected - rate * decided) < window * min(rate, 1 - rate) + 1
 
-    A longer window compares with more objects, and follows a change more slowly.
+    A longer window compares with more objects, but reacts more slowly to change.
 
-    Objects that tie, in credibility and in confidence, take turns. What is decided about an object depends
-    on those before it, never on those after it or on how the stream is cut into calls.
-    ``decide`` changes the state, which is the three attributes ``decided_``, ``rejected_`` and ``recent_``.
-    ``fit`` starts a new stream, also where a backtest refits; ``predict`` changes nothing.
+    Of objects that tie in credibility and confidence, a share is rejected, spread evenly. A decision depends
+    on earlier objects, never on later ones or on how the stream is cut into calls. ``decide`` changes the
+    state: ``decided_``, ``rejected_`` and ``recent_``. ``fit`` starts a new stream, also when a backtest
+    refits; ``predict`` changes nothing.
 
     Parameters
     ----------
     rejector : rejector
-        What labels and ranks the objects, such as an `InductiveEvaluator`.
+        The source of labels and ranks, such as an `InductiveEvaluator`.
     rate : float
         Share of the objects to reject.
     window : int
-        Number of objects one is compared with, itself included. It must hold a budget of at least one object,
-        and leave one.
+        Number of objects to compare with, itself included; enough to reject and to keep at least one.
 
     Attributes
     ----------
     rejector_ : rejector
-        The fitted rejector; its own thresholds remain in ``rejector_.decide``.
-    classes_ : array of shape (classes,)
-        The labels there are.
+        The fitted rejector; ``rejector_.decide`` still uses its own thresholds.
     decided_, rejected_ : int
         Number of objects decided and rejected so far.
     recent_ : array of shape (at most window - 1, 2)
-        What ranked the last objects: credibility and confidence, or the reverse if the rejector ranks by
-        confidence.
+        Credibility and confidence of the last objects, or the reverse if the rejector ranks by confidence.
 
     Examples
     --------
@@ -174,7 +185,7 @@ class StreamingBudget(_Budget):
     100
     """
 
-    evolves = depends_on_others = True
+    evolves = True
 
     def __init__(self, rejector: Any, *, rate: float, window: int = 1000) -> None:
         self.rejector = rejector
@@ -184,13 +195,10 @@ class StreamingBudget(_Budget):
     def _start(self) -> None:
         self.decided_, self.rejected_, self.recent_ = 0, 0, np.empty((0, 2))
 
-    def decide(self, X: Any, *labels: Any) -> Decisions:
-        """Label the next objects of the stream, in order, and reject those the budget allows.
-
-        For a `ScoreEvaluator` X holds scores, and ``labels`` are the detector's answers.
-        """
+    def decide(self, X: Any) -> Decisions:
+        """Label the next objects of the stream, in order, and reject those the budget allows."""
         check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X, *labels)
+        decisions: Decisions = self.rejector_.decide(X)
         new = np.column_stack([decisions.ranking, decisions.second_ranking])
         trust = np.concatenate([self.recent_, new])
         rejected = self._rejected(trust, len(new))
@@ -200,18 +208,16 @@ class StreamingBudget(_Budget):
         return replace(decisions, accepted=~rejected)
 
     def _check_budget(self) -> None:
-        check_budget(self.rate, None)
-        if not 0 < self.rate < 1:
-            raise ValueError(f"rate is a share between 0 and 1, neither of them included, not {self.rate!r}.")
+        check_shares(rate=self.rate)
         least = ceil(round(1 / min(self.rate, 1 - self.rate), 9))
         if not isinstance(self.window, int | np.integer) or self.window < least:
             raise ValueError(
-                f"window={self.window!r} is too short for rate={self.rate}: a number of objects of which "
-                f"the budget rejects one or more, and leaves one or more, so {least} at least."
+                f"window={self.window!r} is too short for rate={self.rate}: to reject and to keep at least "
+                f"one object it must be an integer of at least {least}."
             )
 
     def _rejected(self, trust: FloatArray, n_new: int) -> BoolArray:
-        """Return which of the last ``n_new`` are rejected, given the trust in these and earlier ones."""
+        """Return which of the last ``n_new`` objects are rejected, given the trust in all objects."""
         ranks = np.unique(trust, axis=0, return_inverse=True)[1].reshape(-1)
         n_old, total = len(trust) - n_new, self.rejected_
         rejected = np.zeros(n_new, dtype=bool)
@@ -220,7 +226,7 @@ class StreamingBudget(_Budget):
             before, own, decided = ranks[max(0, end - self.window + 1) : end], ranks[end], self.decided_ + i
             lower, tied = np.count_nonzero(before < own), np.count_nonzero(before == own)
             share = self._share(decided, total)
-            # Multiples of the golden ratio spread evenly: of objects that all tie, the share is rejected.
+            # Multiples of the golden ratio modulo 1 spread evenly: among ties, exactly the share is rejected.
             turn = (decided + 1) * _GOLDEN % 1
             rejected[i] = lower + turn * (tied + 1) < share * (len(before) + 1)
             total += int(rejected[i])

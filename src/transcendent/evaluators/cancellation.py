@@ -1,7 +1,7 @@
-"""Find detectors whose answers about a row depend on the rows beside it, because large terms cancel.
+"""Detect that large terms cancel in a detector, so that its answer about a row depends on other rows.
 
-The last bits of a product of matrices depend on its size. Where the values of a column are far from 0
-compared with their spread, the terms that cancel are much larger than the scores, which lose their digits.
+The last bits of a matrix product depend on its size. If the values of a column are far from 0 compared with
+their spread, the terms that cancel are much larger than the scores, and the scores lose digits.
 """
 
 from typing import Any, NamedTuple
@@ -16,36 +16,36 @@ from transcendent._utils.arrays import FloatArray, IntArray, take_rows
 from transcendent._utils.estimators import see_through, transform
 from transcendent.errors import CalibrationError
 from transcendent.judging.pvalues import rounding
-from transcendent.measures.detector import Answer, Detector, has_single_precision, round_to_single
+from transcendent.measures.detector import CodedAnswers, Detector, has_single_precision, round_to_single
 
 _TRIED_FROM = 2.0**11
-_MOST_WITH_SQUARES = 2.0**14
-_LOOKED_AT, _TRIED = 256, 32  # number of rows
-# Between the noise that was seen in some rows and the largest that is a tie. Taking scores in single
-# precision without need costs little; refusing a detector costs much.
+_MAX_WITH_SQUARES = 2.0**14
+_N_INSPECTED, _N_TRIED = 256, 32
+# Safety factors between the observed noise and the widest tie. The first is large, since single precision
+# costs little; the second is small, since a refused detector costs much.
 _MARGIN_IN_DOUBLE, _MARGIN_IN_SINGLE = 64, 2
 _SHARE_IN_SINGLE = 2.0**-16  # of the standard deviation of the scores
 
 
 class _Farthest(NamedTuple):
-    """How far columns are from 0, in standard deviations, and which one is farthest."""
+    """The distance of the farthest column from 0, in standard deviations, and its name."""
 
     ratio: float = 0.0
     column: str = ""
 
 
 def settle_precision(
-    X: Any, rows: IntArray, actual: IntArray, detector: Detector, answer: Answer
-) -> tuple[Detector, Answer]:
-    """Return a detector, and its answer about the rows that calibrate, in the precision that its scores have.
+    X: Any, rows: IntArray, actual: IntArray, detector: Detector, answer: CodedAnswers
+) -> tuple[Detector, CodedAnswers]:
+    """Return a detector and its answer about the calibration rows, in the precision that its scores have.
 
-    It is tried out if rows are in single precision, or if the mean of a column, or of all columns together,
-    is 2¹¹ times the standard deviation or more, before or after the steps of a pipeline: some of the rows are
-    scored alone and together. If the scores differ, they are taken in single precision; if by more than that
-    has room for, or if labels differ, the detector is refused. Detectors that compute squared distances as
-    differences of squares are refused beyond 2¹⁴ times: what they lose grows with the square.
+    The detector is tested if rows are in single precision, or if the mean of a column, or of all columns
+    together, is at least 2¹¹ standard deviations, before or after the steps of a pipeline. The test scores
+    some rows alone and together. If the scores differ, they are rounded to single precision. If they differ
+    by more than such a tie, or if labels differ, the detector is refused. Detectors that compute distances as
+    differences of squares are refused beyond 2¹⁴, because their error grows with the square.
     """
-    X = take_rows(X, np.random.default_rng(0).permutation(rows)[:_LOOKED_AT])
+    X = take_rows(X, np.random.default_rng(0).permutation(rows)[:_N_INSPECTED])
     transformers, classifier = see_through(detector.estimator)
     seen = transform(transformers, X)
     inside = _farthest(seen)
@@ -53,14 +53,14 @@ def settle_precision(
     single = any(map(has_single_precision, (X, seen)))
     if farthest.ratio < _TRIED_FROM and not single:
         return detector, answer
-    if _subtracts_squares(classifier) and inside.ratio > _MOST_WITH_SQUARES:
+    if _subtracts_squares(classifier) and inside.ratio > _MAX_WITH_SQUARES:
         reason = f"{type(classifier).__name__} subtracts squares that are larger still"
         raise _refusal(detector, single, farthest, reason)
-    X = take_rows(X, slice(0, _TRIED))
+    X = take_rows(X, slice(0, _N_TRIED))
     labels, scores = detector.answer(X)
     alone = [detector.answer(take_rows(X, slice(i, i + 1))) for i in range(len(labels))]
     if not np.array_equal(np.concatenate([label for label, _ in alone]), labels):
-        raise _refusal(detector, single, farthest, "a row alone is given another label than among others")
+        raise _refusal(detector, single, farthest, "a row gets one label alone and another among other rows")
     noise = np.abs(np.concatenate([own for _, own in alone]) - scores)
     codes, calibrating = answer
     if np.all(_MARGIN_IN_DOUBLE * noise <= _ties_within(scores, calibrating, actual)):
@@ -71,15 +71,15 @@ def settle_precision(
         room = np.maximum(room, _SHARE_IN_SINGLE * scores.std(axis=0))
     if np.any(_MARGIN_IN_SINGLE * noise > room):
         reason = (
-            f"scores of a row alone and among others differ by up to {noise.max():.1g}, where those of all "
-            f"rows have a standard deviation of {scores.std():.1g}"
+            f"scores of a row alone and among others differ by up to {noise.max():.1g}, while the standard "
+            f"deviation of all scores is {scores.std():.1g}"
         )
         raise _refusal(detector, single, farthest, reason)
     return detector._replace(in_single_precision=True), (codes, calibrating)
 
 
 def _farthest(X: Any) -> _Farthest:
-    """Return how far columns are from 0: the farthest one, or all together."""
+    """Return how far columns are from 0: the farthest one, or all columns together."""
     with np.errstate(over="ignore", invalid="ignore"):
         if sp.issparse(X):
             mean, variance = mean_variance_axis(sp.csr_matrix(X, dtype=np.float64), axis=0)
@@ -89,7 +89,7 @@ def _farthest(X: Any) -> _Farthest:
                 return _Farthest()
             try:
                 values = values.astype(np.float64)
-            except (ValueError, TypeError):  # words
+            except (ValueError, TypeError):  # text
                 return _Farthest()
             mean, variance = values.mean(axis=0), values.var(axis=0)
         known = np.isfinite(mean) & np.isfinite(variance)
@@ -112,7 +112,7 @@ def _subtracts_squares(classifier: Any) -> bool:
 
 
 def _ties_within(scores: FloatArray, calibrating: FloatArray, actual: IntArray) -> FloatArray:
-    """Return by how much the scores may differ and still tie with those of the calibration objects."""
+    """Return the largest difference at which each score still ties with calibration scores."""
     ties = np.full(scores.shape, np.inf)
     for c in np.unique(actual):
         for column in np.ndindex(scores.shape[2:]):
@@ -124,15 +124,15 @@ def _ties_within(scores: FloatArray, calibrating: FloatArray, actual: IntArray) 
 def _refusal(detector: Detector, single: bool, farthest: _Farthest, reason: str) -> CalibrationError:
     if single:
         return CalibrationError(
-            f"in single precision too few digits are left where terms cancel: {reason}. Give rows in double "
-            "precision, to fit and ever after: X.astype(numpy.float64)."
+            f"in single precision too few digits are left where terms cancel: {reason}. Pass rows in double "
+            "precision, to fit and to decide: X.astype(numpy.float64)."
         )
     if isinstance(detector.estimator, FrozenEstimator):
         scaled = "make_pipeline(StandardScaler(), detector).fit(X, y)"
-        way_out = f"It is frozen: fit it on scaled columns before, FrozenEstimator({scaled})."
+        way_out = f"It is frozen, so fit it on scaled columns first: FrozenEstimator({scaled})."
     else:
         way_out = "Put a StandardScaler before the detector: make_pipeline(StandardScaler(), detector)."
     return CalibrationError(
         f"the columns are up to {farthest.ratio:,.0f} standard deviations away from 0 (the farthest: "
-        f"{farthest.column}), so that digits are lost where large terms cancel: {reason}. {way_out}"
+        f"{farthest.column}), so digits are lost where large terms cancel: {reason}. {way_out}"
     )

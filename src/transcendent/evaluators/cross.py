@@ -1,7 +1,6 @@
 """The cross-conformal evaluator (CCE): one inductive evaluator per fold, and a vote among them."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,64 +10,45 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, take_rows
-from transcendent._utils.cells import pointing_out
+from transcendent._utils.cells import locate_bad_value
 from transcendent.decisions import DOUBTS, Decisions, p_values_of
-from transcendent.evaluators.base import ConformalEvaluator
-from transcendent.evaluators.splits import Split, check_every_fold_can_calibrate, folds
-from transcendent.evaluators.training import Training
+from transcendent.evaluators.learning import LearningEvaluator
+from transcendent.evaluators.splits import check_every_fold_can_calibrate, folds
+from transcendent.evaluators.training import Fold, Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.measures.base import Measure
-from transcendent.measures.detector import Answer, Detector
 from transcendent.thresholds import Search
 
 
-class CrossConformalEvaluator(ConformalEvaluator):
+class CrossConformalEvaluator(LearningEvaluator):
     """Splits the rows into folds; each fold calibrates a detector fitted on all the others.
 
     The label of an object is the one most folds predict. A tie goes to the higher mean credibility among the
-    folds that predict the label, then to class order. It is accepted if at least ``quorum`` folds both
-    predict that label and accept it. A larger quorum accepts less; another one needs no new fit.
+    folds that predict the label, then to class order. The label is accepted if at least ``quorum`` folds
+    both predict and accept it. A larger quorum accepts less; changing it needs no new fit.
 
     Parameters
     ----------
     estimator : classifier
         The detector, fitted once for each fold.
-    measure : Measure, str or callable
-        How strange an object looks for each class; see `InductiveEvaluator`.
-    search : Search or str
-        How thresholds are found; see `InductiveEvaluator`.
     cv : int or splitter
         Number of stratified folds, or a scikit-learn splitter.
     quorum : int or None
-        How many folds must both predict a label and accept it, unless ``decide`` is given another number; by
-        default more than half.
-    p_value : {"paper", "plus_one"}
-        Which p-value; see `transcendent.judging.p_values`.
-    calibration_label : {"predicted", "true"}
-        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
-    random_state : int, RandomState or None
-        Seeds the folds and a measure given by its name; a detector that draws has a ``random_state`` of
-        its own.
+        Number of folds that must both predict a label and accept it, unless ``decide`` is given another
+        number; by default more than half.
     n_jobs : int or None
-        How many folds are fitted at once, in processes, and how many chunks of rows are decided at once,
-        in threads.
-    verbose : bool
-        Whether long work shows its progress on a terminal.
+        Number of processes that fit folds, and of threads that decide chunks of rows.
+    measure, search, p_value, calibration_label, random_state, verbose
+        As for `InductiveEvaluator`.
 
     Attributes
     ----------
-    classes_ : array of shape (classes,)
-        The labels there are, sorted.
-    detectors_ : list of Detector
-        Detector and measure of each fold.
     judges_ : list of ScoreEvaluator
         Calibration objects and thresholds of each fold; ``judges_[0].result_`` is what the first promises
-        about its own decisions. The vote is another decision, about which no fold promises anything.
+        about its own decisions. No fold promises anything about the vote.
     thresholds_ : array of shape (folds, classes)
         Credibility thresholds.
-    search_ : Search
-        The search last used.
     n_repeated_, n_left_out_ : int
         As for `InductiveEvaluator`, over all folds.
 
@@ -84,7 +64,7 @@ class CrossConformalEvaluator(ConformalEvaluator):
     True
     """
 
-    quorum: int | None = None  # also of an artifact that was written before there was one
+    has_votes = True
 
     def __init__(
         self,
@@ -111,27 +91,26 @@ class CrossConformalEvaluator(ConformalEvaluator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @pointing_out
+    @locate_bad_value
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Fit, calibrate and threshold one detector per fold; ``params`` go to their ``fit``, routed."""
+        """Fit and calibrate one detector per fold; ``params`` are routed to the detector's ``fit``."""
         training, codes = self._start_fit(X, y, params)
         splits = list(folds(self.cv, codes, self.classes_, check_random_state(self.random_state))[0])
         check_every_fold_can_calibrate(splits, codes, self.classes_)
         check_quorum(self.quorum, len(splits))
         fitted = parallel.run(
             _fit_fold,
-            ((i,) for i in range(len(splits))),
-            shared=(training, splits),
+            splits,
+            shared=(training,),
             total=len(splits),
             n_jobs=self.n_jobs,
             label="fitting folds",
             verbose=self.verbose,
         )
-        detectors, answers, rows = zip(*fitted, strict=True)
-        return self._finish_fit(training, list(detectors), list(answers), list(rows))
+        return self._finish_fit(training, fitted)
 
     @property
-    def _one_in(self) -> int:
+    def _new_class_stride(self) -> int:
         return len(self.calibration_rows_)
 
     @property
@@ -141,22 +120,11 @@ class CrossConformalEvaluator(ConformalEvaluator):
         return np.array([judge.thresholds_ for judge in self.judges_])
 
     def decide(self, X: Any, *, quorum: int | None = None) -> Decisions:
-        """Label every object and say which labels to accept.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n, features)
-            The rows to decide.
-        quorum : int or None
-            How many folds must both predict the label and accept it; by default the evaluator's own quorum.
-        """
+        """Label every object and say which labels to accept, with another ``quorum`` if one is given."""
         check_is_fitted(self)
         quorum = check_quorum(self.quorum if quorum is None else quorum, len(self.detectors_))
-        return self._in_chunks(X, partial(self._vote, quorum=quorum))
-
-    def _vote(self, X: Any, quorum: int) -> Decisions:
-        pairs = zip(self.judges_, self.detectors_, strict=True)
-        return vote([judge.judge(*detector.answer(X)) for judge, detector in pairs], quorum)
+        pairs = list(zip(self.judges_, self.detectors_, strict=True))
+        return self._decide(X, lambda rows: vote([j.judge(*d.answer(rows)) for j, d in pairs], quorum))
 
 
 def check_quorum(quorum: int | None, k: int) -> int:
@@ -168,8 +136,14 @@ def check_quorum(quorum: int | None, k: int) -> int:
     return int(quorum)
 
 
-def _fit_fold(training: Training, splits: list[Split], i: int) -> tuple[Detector, Answer, IntArray]:
-    train, test = splits[i]
+def set_quorum(rejector: Any, quorum: int) -> None:
+    """Give a cross-conformal evaluator another quorum."""
+    if not isinstance(rejector, CrossConformalEvaluator):
+        raise ValueError(f"{type(rejector).__name__} has no quorum: only a CrossConformalEvaluator has.")
+    rejector.quorum = quorum
+
+
+def _fit_fold(training: Training, train: IntArray, test: IntArray) -> Fold:
     detector = training.fit(train)
     return detector, detector.answer(take_rows(training.X, test)), test
 
@@ -185,7 +159,7 @@ def vote(each: list[Decisions], quorum: int) -> Decisions:
         p += p_values_of(one)
     p /= len(each)
     leading = ballots == ballots.max(axis=1, keepdims=True)
-    # Rounded, since equal credibilities summed in another order differ in the last bit.
+    # Rounded, since the order of folds changes the last bit of a sum of equal credibilities.
     label = np.argmax(np.where(leading, credibility.round(9), -1.0), axis=1)
     votes = np.sum([(own == label) & one.accepted for one, own in zip(each, codes, strict=True)], axis=0)
     mean_credibility, confidence = credibility_and_confidence(p, label)
@@ -202,7 +176,7 @@ def vote(each: list[Decisions], quorum: int) -> Decisions:
 
 
 def _most_common(doubts: list[AnyArray | None]) -> AnyArray | None:
-    """Return the kind of doubt that most folds have about each object; of a tie, the first."""
+    """Return the kind of doubt that most folds have about each object; a tie goes to the first."""
     if doubts[0] is None:
         return None
     counts = np.stack([np.sum([own == kind for own in doubts], axis=0) for kind in range(len(DOUBTS))])

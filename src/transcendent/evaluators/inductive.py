@@ -1,4 +1,4 @@
-"""The inductive conformal evaluator (ICE): one fit, calibrated on rows held back from it."""
+"""The inductive conformal evaluator (ICE): one fit, calibrated on held-out rows."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,10 +8,10 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import take_rows
-from transcendent._utils.cells import pointing_out
-from transcendent.evaluators.base import OneDetectorEvaluator
-from transcendent.evaluators.splits import check_share, chronological_split, stratified_split
+from transcendent._utils.arrays import check_shares, take_rows
+from transcendent._utils.cells import locate_bad_value
+from transcendent.evaluators.one_detector import OneDetectorEvaluator
+from transcendent.evaluators.splits import chronological_split, stratified_split
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.measures.auto import resolve_measure
@@ -21,13 +21,13 @@ from transcendent.thresholds import Search
 
 
 class InductiveEvaluator(OneDetectorEvaluator):
-    """Fits the detector on part of the rows and calibrates on the rest: the cheapest evaluator.
+    """Fits the detector on some of the rows and calibrates on the rest: the cheapest evaluator.
 
     Parameters
     ----------
     estimator : classifier
-        The detector. ``FrozenEstimator(detector)`` keeps a fitted one as it is: all rows calibrate
-        (unless the measure has models of its own, which then learn from the rows that do not).
+        The detector. ``FrozenEstimator(detector)`` keeps a fitted one as it is: all rows calibrate, unless
+        the measure has models of its own to train.
     measure : Measure, str or callable
         How strange an object looks for each class: a measure, its name (``"margin"``, ``"neighbour_ratio"``,
         ``"drift"``; seeded by ``random_state``), ``"auto"`` for the one that suits the detector, or a
@@ -37,45 +37,31 @@ class InductiveEvaluator(OneDetectorEvaluator):
         ``ExactSearch("f1")``: the best F1 of the kept objects with at most 15% rejected. ``"auto"`` is
         ``"f1"`` with two classes and ``"accuracy"`` with more.
     calibration_size : float
-        Share of the rows that calibrates: a stratified random draw, or the most recent ones if ``fit``
-        is given ``times``.
+        Share of the rows that calibrate: a stratified random draw, or the most recent ones if ``fit`` is
+        given ``times``.
     p_value : {"paper", "plus_one"}
-        Which p-value; see `transcendent.judging.p_values`.
+        The form of p-values; see `transcendent.judging.p_values`.
     calibration_label : {"predicted", "true"}
-        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
+        ``"true"`` leaks the answer into calibration, as the paper's released code does; use it only to
+        reproduce published results.
     random_state : int, RandomState or None
-        Seeds the split and a measure given by its name; a detector that draws has a ``random_state`` of
-        its own.
+        Seed for the split or folds, and for a measure given by its name; the detector has its own.
     n_jobs : int or None
-        How many chunks of rows ``decide`` works on at once, in threads.
+        Number of threads that decide chunks of rows.
     verbose : bool
         Whether long work shows its progress on a terminal.
 
     Attributes
     ----------
-    classes_ : array of shape (classes,)
-        The labels there are, sorted.
-    detectors_ : list of one Detector
-        The fitted detector with its measure.
     judges_ : list of one ScoreEvaluator
-        What judges its answers.
-    estimator_ : classifier
-        The fitted detector.
-    measure_ : Measure
-        The fitted measure; with ``"auto"`` this says which was picked.
-    calibration_ : Calibration
-        Scores, labels and p-values of the calibration objects.
-    result_ : SearchResult
-        Thresholds and what they promise.
-    thresholds_ : array of shape (classes,)
-        The credibility thresholds in it.
+        The judge of the detector's answers.
     search_ : Search
         The search last used.
     n_repeated_ : int
-        Number of calibration objects of ``fit`` that equal a row that trained. A random split of rows with
-        copies has many: they are draws like any others.
+        Number of calibration objects of ``fit`` that equal a training row. If rows have copies, a random
+        split leaves many on both sides.
     n_left_out_ : int
-        Number of new rows that the last ``learn`` left out, since they equal rows that calibrate.
+        Number of new rows that the last ``learn`` left out, because they equal calibration rows.
 
     Examples
     --------
@@ -92,7 +78,12 @@ class InductiveEvaluator(OneDetectorEvaluator):
     True
     """
 
-    guarantees = True
+    guarantees = takes_times = True
+
+    @property
+    def can_be_monitored(self) -> bool:  # type: ignore[override]
+        """Whether no subclass replaces ``decide``."""
+        return type(self).decide is InductiveEvaluator.decide
 
     def __init__(
         self,
@@ -117,29 +108,21 @@ class InductiveEvaluator(OneDetectorEvaluator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @pointing_out
+    @locate_bad_value
     def fit(self, X: Any, y: Any, *, times: Any = None, **params: Any) -> Self:
         """Fit the detector, calibrate and search thresholds.
 
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n, features)
-            The rows.
-        y : array of shape (n,)
-            Their labels.
-        times : array of shape (n,) or None
-            When each row was seen; if given, the most recent rows calibrate.
-        **params : dict
-            Passed to the detector's ``fit`` through metadata routing.
+        With ``times``, one for each row, the most recent rows calibrate. Metadata in ``params`` are routed to
+        the detector's ``fit``.
         """
         training, codes = self._start_fit(X, y, params)
-        check_share(self.calibration_size)
+        check_shares(calibration_size=self.calibration_size)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not needs_rows(resolve_measure(self.measure, self.estimator)):
             if times is not None:
                 raise ValueError(
                     "times choose the rows that calibrate, but with a frozen detector all of them do: "
-                    "pass the recent rows alone."
+                    "leave times out and pass only the recent rows."
                 )
             train, calibration = np.arange(0), np.arange(len(codes))
         elif times is not None:
@@ -151,8 +134,8 @@ class InductiveEvaluator(OneDetectorEvaluator):
         with self._fitting():
             detector = training.fit(train)
             answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
-        return self._finish_fit(training, [detector], [answer], [calibration])
+        return self._finish_fit(training, [(detector, answer, calibration)])
 
     @property
-    def _one_in(self) -> int:
+    def _new_class_stride(self) -> int:
         return max(2, round(1 / self.calibration_size))

@@ -1,4 +1,4 @@
-"""Rows that an evaluator knows again by what they hold, in any order."""
+"""Recognise the rows of earlier fits by their content, in any order."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
@@ -12,9 +12,9 @@ _UNSEEN, _TRAINS = -2, -1
 
 
 class Roles(NamedTuple):
-    """What each of the rows given to ``learn`` does, as positions among them, for each detector.
+    """The calibration and training rows of each detector, as positions among the rows given to ``learn``.
 
-    The order depends on content alone: the rows of ``fit`` in their order, then the others.
+    Their order depends on content alone: the rows of ``fit`` in their order, then the others.
     """
 
     calibration: list[IntArray]
@@ -26,22 +26,11 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True)
 class KnownRows:
-    """Digests of the rows an evaluator was fitted on and has learnt since.
+    """Digests of the rows that an evaluator was fitted on and has learnt since.
 
-    Attributes
-    ----------
-    dtype : str
-        The type that numbers count as: that of the rows of ``fit``.
-    classes : array
-        The classes of ``fit``.
-    codes : array of shape (rows of ``fit``,)
-        The labels of these rows, as positions in ``classes``.
-    digests : array of shape (rows of ``fit``,)
-        What they hold.
-    learnt : array of shape (different other rows,)
-        What the other rows hold, copies once.
-    folds : array of the same shape
-        The detector that each of these calibrates, -1 for none.
+    ``dtype`` is the type of the numbers in the rows of ``fit``. ``digests`` and ``codes`` have the content of
+    these rows and their labels, as positions in ``classes``. ``learnt`` has the content of the other rows,
+    copies once, and ``folds`` the detector that each of them calibrates, -1 for none.
     """
 
     dtype: str
@@ -53,13 +42,13 @@ class KnownRows:
 
     @classmethod
     def of(cls, X: Any, codes: IntArray, classes: AnyArray) -> Self:
-        """Remember the rows of a fit."""
+        """Return the digests of the rows of a fit."""
         digests = row_digests(X, float_type(X))
         none = np.empty(0, dtype=np.int32)
         return cls(float_type(X), classes, codes.astype(np.int32), digests, digests[:0], none)
 
     def count_repeated(self, calibration: IntArray) -> int:
-        """Return the number of rows of ``fit`` that calibrate and equal one that does not."""
+        """Return the number of calibration rows of ``fit`` that equal a training row."""
         others = np.delete(self.digests, calibration)
         return int(np.isin(self.digests[calibration], others).sum())
 
@@ -69,11 +58,10 @@ class KnownRows:
         return np.asarray(sizes[groups] > 1)
 
     def assign(self, X: Any, y: AnyArray, classes: AnyArray, calibration: list[IntArray], k: int) -> Roles:
-        """Find the rows of ``fit`` among others, and say what each row does.
+        """Find the rows of ``fit`` among others, and assign each row to training or calibration.
 
-        One in ``k`` rows of a class that ``fit`` has not seen calibrates. Rows keep their parts from one
-        call to the next. A row that equals one that calibrates a detector, and was not beside it in
-        ``fit``, does not train that detector.
+        One in ``k`` rows of a class that ``fit`` has not seen calibrates. Rows keep their roles in later
+        calls. A new row that equals a calibration row of a detector does not train that detector.
         """
         digests = row_digests(X, self.dtype)
         of_fit, of_learnt, ids = number_digests(self.digests, self.learnt, digests)
@@ -87,9 +75,12 @@ class KnownRows:
         folds[of_learnt], folds[of_fit] = self.folds, _TRAINS
         unseen = different[folds[ids[different]] == _UNSEEN]
         _deal(folds, ids[different], np.where(added, codes, -1)[different], len(calibration), k)
-        roles = Roles(
-            [], [], len(new), np.zeros(len(ids), dtype=bool), self._with(digests[unseen], folds[ids[unseen]])
+        known = replace(
+            self,
+            learnt=np.concatenate([self.learnt, digests[unseen]]),
+            folds=np.concatenate([self.folds, folds[ids[unseen]].astype(np.int32)]),
         )
+        roles = Roles([], [], len(new), np.zeros(len(ids), dtype=bool), known)
         for fold, own in enumerate(calibration):
             more = different[added[different] & (folds[ids[different]] == fold)]
             copies = np.isin(ids[new], of_fit[own]) | (folds[ids[new]] == fold)
@@ -98,16 +89,8 @@ class KnownRows:
             roles.train.append(np.concatenate([np.delete(old, own), new[~copies]]))
         return roles
 
-    def _with(self, learnt: AnyArray, folds: IntArray) -> Self:
-        """Return these rows and others."""
-        return replace(
-            self,
-            learnt=np.concatenate([self.learnt, learnt]),
-            folds=np.concatenate([self.folds, folds.astype(np.int32)]),
-        )
-
     def _find(self, of_fit: IntArray, labels: IntArray, ids: IntArray, codes: IntArray, n: int) -> IntArray:
-        """Return where each row of ``fit`` is among the given ones; refuse if one is not."""
+        """Return the position of each row of ``fit`` among the given rows; refuse if one is missing."""
         places = pair_up(of_fit * n + labels, ids * n + codes)
         missing = np.flatnonzero(places < 0)
         if len(missing) == 0:
@@ -120,18 +103,18 @@ class KnownRows:
         if n_copies := np.sum(here & ~relabelled):
             how += f", {n_copies:,} of them copies of rows that are here less often than in fit"
         if not here.any() and len(missing) == len(places):
-            how += " (do the numbers have another precision or type, as float32 rows after a float64 fit?)"
+            how += " (do the numbers have another precision or type, such as float32 after a float64 fit?)"
         raise ValueError(
             f"{len(missing):,} of the {len(places):,} rows given to fit {how}; the first is row {missing[0]} "
-            "of fit. Give all rows of fit as they were, each as often as in fit, in any order, with all "
+            "of fit. Pass every row of fit unchanged, each as often as in fit, in any order, and every row "
             "labelled since; if they or their labels have changed, fit anew."
         )
 
 
 def _deal(folds: IntArray, ids: IntArray, added: IntArray, n_folds: int, k: int) -> None:
-    """Give each row that is not known yet a part: of an added class one in k calibrates, the others train.
+    """Assign unknown rows: one in k of an added class calibrates, and all others train.
 
-    ``added`` has the class of each row, -1 if ``fit`` has seen it.
+    ``added`` has the class of each row, -1 if ``fit`` has seen the class.
     """
     for c in np.unique(added[added >= 0]):
         own = ids[added == c]

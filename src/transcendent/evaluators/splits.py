@@ -14,8 +14,8 @@ Split = tuple[IntArray, IntArray]
 
 
 def stratified_split(codes: IntArray, classes: AnyArray, share: float, generator: Any) -> Split:
-    """Split rows at random: a ``share`` of every class, one row at least, calibrates."""
-    _check_members(codes, classes, 2, "to train and calibrate")
+    """Split rows at random: a ``share`` of every class, at least one row, calibrates."""
+    check_class_sizes(codes, classes, 2, "to train and calibrate")
     calibrates = np.zeros(len(codes), dtype=bool)
     for c in range(len(classes)):
         rows = generator.permutation(np.flatnonzero(codes == c))
@@ -32,29 +32,26 @@ def chronological_split(codes: IntArray, classes: AnyArray, share: float, times:
         raise CalibrationError(f"all times are {when[0]}: no row is more recent than another.")
     cut = len(order) - min(max(round(share * len(order)), 1), len(order) - 1)
     train, calibration = np.sort(order[:cut]), np.sort(order[cut:])
-    for rows, part in ((train, "train on, before"), (calibration, "calibrate on, after")):
-        missing = classes[np.bincount(codes[rows], minlength=len(classes)) == 0]
-        if len(missing):
+    for rows, purpose in ((train, "train on, before"), (calibration, "calibrate on, after")):
+        if missing := _missing_classes(codes[rows], classes):
             raise CalibrationError(
-                f"class {missing.tolist()[0]!r} has no row to {part} the cut at {when[order[cut]]}. "
+                f"class {missing[0]!r} has no row to {purpose} the cut at {when[order[cut]]}. "
                 "Change calibration_size, or leave times out for a random split."
             )
     return train, calibration
 
 
 def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[Iterator[Split], int]:
-    """Return splits and their number: ``"loo"``, stratified folds, or those of a scikit-learn splitter."""
+    """Return the splits that ``cv`` describes, and their number."""
     n = len(codes)
     if isinstance(cv, str):
         if cv != "loo":
             raise ValueError(f"cv must be 'loo', a number of folds or a splitter, not {cv!r}.")
         return LeaveOneOut().split(codes), n
     if hasattr(cv, "split") or isinstance(cv, Iterable):
-        splitter = check_cv(cv)
-        splits = enumerate(splitter.split(codes, classes[codes]))
-        return (_checked_fold(k, parts, n) for k, parts in splits), splitter.get_n_splits(
-            codes, classes[codes]
-        )
+        splitter, y = check_cv(cv), classes[codes]
+        splits = enumerate(splitter.split(codes, y))
+        return (_checked_fold(k, split, n) for k, split in splits), splitter.get_n_splits(codes, y)
     if not isinstance(cv, int | np.integer) or not 2 <= cv <= n:
         raise ValueError(f"cv={cv!r}: the number of folds must be an integer between 2 and the {n} rows.")
     # Deal the rows of each class out in turn: folds and their classes differ by at most one in size.
@@ -66,57 +63,49 @@ def folds(cv: Any, codes: IntArray, classes: AnyArray, generator: Any) -> tuple[
 
 
 def _checked_fold(k: int, split: tuple[Any, Any], n: int) -> Split:
-    """Return a splitter's fold; refuse anything but positions of rows, none of them on both sides."""
-    parts = []
+    """Return a splitter's fold; refuse invalid row positions, and rows on both sides."""
     for name, rows in zip(("training", "test"), map(np.asarray, split), strict=True):
+        where = f"the {name} set of fold {k} of cv"
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise CalibrationError(
-                f"the {name} part of fold {k} of cv must be positions of rows, not {rows.dtype} of shape "
-                f"{rows.shape}; of a mask, give numpy.flatnonzero(mask)."
+                f"{where} must be positions of rows, not {rows.dtype} of shape {rows.shape}; instead of a "
+                "mask, give numpy.flatnonzero(mask)."
             )
         if len(rows) == 0:
-            raise CalibrationError(f"the {name} part of fold {k} of cv has no rows.")
-        if rows.min() < 0 or rows.max() >= n:
-            wrong = rows[(rows < 0) | (rows >= n)][0]
-            raise CalibrationError(f"the {name} part of fold {k} of cv names row {wrong}, but there are {n}.")
-        parts.append(rows.astype(np.intp))
-    tested, counts = np.unique(parts[1], return_counts=True)
+            raise CalibrationError(f"{where} has no rows.")
+        if len(wrong := rows[(rows < 0) | (rows >= n)]):
+            raise CalibrationError(f"{where} names row {wrong[0]}, but there are {n}.")
+    train, test = (np.asarray(rows, dtype=np.intp) for rows in split)
+    tested, counts = np.unique(test, return_counts=True)
     if counts.max() > 1:
-        raise CalibrationError(f"the test part of fold {k} of cv has row {tested[counts.argmax()]} twice.")
-    if np.any(both := np.isin(tested, parts[0])):
+        raise CalibrationError(f"the test set of fold {k} of cv has row {tested[counts.argmax()]} twice.")
+    if np.any(both := np.isin(tested, train)):
         raise CalibrationError(
             f"fold {k} of cv trains on {int(both.sum()):,} of the {len(tested):,} rows it calibrates on, "
             f"such as row {tested[both][0]}: their scores would be those of rows the detector has seen."
         )
-    return parts[0], parts[1]
+    return train, test
 
 
 def check_every_fold_can_calibrate(splits: list[Split], codes: IntArray, classes: AnyArray) -> None:
-    """Refuse folds that lack a class: each trains and calibrates on its own."""
-    _check_members(codes, classes, len(splits), f"for each of {len(splits)} folds to calibrate on")
-    for k, parts in enumerate(splits):
-        for rows, purpose in zip(parts, ("train", "calibrate"), strict=True):
-            missing = classes[np.bincount(codes[rows], minlength=len(classes)) == 0].tolist()
-            if missing:
+    """Refuse folds that lack a class: each fold trains and calibrates on its own."""
+    check_class_sizes(codes, classes, len(splits), f"for each of {len(splits)} folds to calibrate on")
+    for k, split in enumerate(splits):
+        for rows, purpose in zip(split, ("train", "calibrate"), strict=True):
+            if missing := _missing_classes(codes[rows], classes):
                 raise CalibrationError(f"fold {k} of cv has no row of class {missing[0]!r} to {purpose} on.")
 
 
-def check_every_row_is_left_out(codes: IntArray, classes: AnyArray) -> None:
-    """Refuse classes of one row: a model without it would not know the class."""
-    _check_members(codes, classes, 2, "so that a model without one of them still knows the class")
+def _missing_classes(codes: IntArray, classes: AnyArray) -> list[Any]:
+    return list(classes[np.bincount(codes, minlength=len(classes)) == 0].tolist())
 
 
-def _check_members(codes: IntArray, classes: AnyArray, least: int, purpose: str) -> None:
+def check_class_sizes(codes: IntArray, classes: AnyArray, min_rows: int, purpose: str) -> None:
+    """Refuse classes with fewer than ``min_rows`` rows."""
     counts = np.bincount(codes, minlength=len(classes))
-    if np.any(counts < least):
+    if np.any(counts < min_rows):
         worst = int(np.argmin(counts))
         raise CalibrationError(
-            f"class {classes.tolist()[worst]!r} has {counts[worst]} row(s), but {least} are needed "
-            f"{purpose}. Give more rows of it, drop it, or split less."
+            f"class {classes.tolist()[worst]!r} has {counts[worst]} row(s), but {min_rows} are needed "
+            f"{purpose}. Give more rows of it, or drop it; fewer folds need fewer rows."
         )
-
-
-def check_share(share: Any) -> None:
-    """Refuse a share that is not between 0 and 1."""
-    if not isinstance(share, float | np.floating) or not 0 < share < 1:
-        raise ValueError(f"calibration_size is a share between 0 and 1 (exclusive), not {share!r}.")

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Self
 
@@ -13,59 +13,47 @@ from sklearn.utils import check_random_state
 
 from transcendent._utils import parallel
 from transcendent._utils.arrays import FloatArray, IntArray, take_rows
-from transcendent._utils.cells import pointing_out
+from transcendent._utils.cells import locate_bad_value
+from transcendent.decisions import Learner
 from transcendent.errors import CalibrationError, NoShortcutError
-from transcendent.evaluators.base import OneDetectorEvaluator
-from transcendent.evaluators.splits import Split, check_every_row_is_left_out, folds
-from transcendent.evaluators.training import Learner, Training
+from transcendent.evaluators.one_detector import OneDetectorEvaluator
+from transcendent.evaluators.splits import Split, check_class_sizes, folds
+from transcendent.evaluators.training import Fold, Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
 from transcendent.measures.base import Measure
-from transcendent.measures.detector import Answer, Detector
+from transcendent.measures.detector import CodedAnswers, Detector
 from transcendent.thresholds import Search
 
 
 class TransductiveEvaluator(OneDetectorEvaluator):
-    """Every row trains and every row calibrates: each is scored by a model that did not see it.
+    """Trains and calibrates on every row: each row is scored by a model fitted without it.
 
-    ``cv="loo"`` leaves out one row at a time (TCE). Where the detector has a shortcut, this follows from
-    one fit; elsewhere the detector is refitted once per row. A number of folds leaves rows out in batches
-    (approx-TCE). New objects are judged by one detector fitted on everything, against the pooled left-out
-    scores.
+    ``cv="loo"`` leaves out one row at a time (TCE). If the detector has a leave-one-out shortcut, one fit is
+    enough; otherwise it is refitted once per row. A number of folds leaves rows out in batches (approx-TCE).
+    New objects are judged by one detector fitted on all rows, against the left-out scores of all rows.
 
-    The attributes not listed are the same as for `InductiveEvaluator`.
+    Attributes that are not listed are those of `InductiveEvaluator`.
 
     Parameters
     ----------
     estimator : classifier
         The detector.
-    measure : Measure, str or callable
-        How strange an object looks for each class; see `InductiveEvaluator`.
-    search : Search or str
-        How thresholds are found; see `InductiveEvaluator`.
     cv : "loo", int or splitter
-        Leave-one-out, a number of stratified folds, or a scikit-learn splitter whose test parts cover each
+        Leave-one-out, a number of stratified folds, or a scikit-learn splitter whose test sets cover each
         row once. ``sklearn.model_selection.LeaveOneOut()`` is leave-one-out without shortcuts.
-    p_value : {"paper", "plus_one"}
-        Which p-value; see `transcendent.judging.p_values`.
-    calibration_label : {"predicted", "true"}
-        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
-    random_state : int, RandomState or None
-        Seeds the folds and a measure given by its name; a detector that draws has a ``random_state`` of
-        its own.
     n_jobs : int or None
-        How many refits run at once, in processes, and how many chunks of rows are decided at once, in
-        threads.
-    verbose : bool
-        Whether long work shows its progress on a terminal.
+        Number of processes that refit, and of threads that decide chunks of rows.
+    measure, search, p_value, calibration_label, random_state, verbose
+        As for `InductiveEvaluator`.
 
     Attributes
     ----------
     leave_one_out_ : {"exact", "approximate", "refit"}
         How rows were left out, with ``cv="loo"``.
     leave_one_out_reason_ : str
-        Why they were refitted; empty if they were not.
+        Why the detector was refitted; empty if it was not.
     n_repeated_ : int
         Number of rows that equal another one.
 
@@ -108,56 +96,40 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @pointing_out
+    @locate_bad_value
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Fit on everything and score every row left out; ``params`` go to the detector, routed."""
+        """Fit on all rows and score each row left out; ``params`` are routed to the detector's ``fit``."""
         training, codes = self._start_fit(X, y, params)
         everything = np.arange(len(codes))
-        detector, answer = self._leave_out(training, codes, everything)
-        return self._finish_fit(training, [detector], [answer], [everything])
+        return self._finish_fit(training, [self._leave_out(training, codes, everything)])
 
-    @pointing_out
+    @locate_bad_value
     def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
-        """Learn from labels that came later; the rows that calibrated calibrate again.
+        """Learn from new labels, as an `InductiveEvaluator` does, but always with ``what="both"``.
 
-        As for `InductiveEvaluator`, but that detector and measure learn together: for the rows that it leaves
-        out there is no detector to keep.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or frame of shape (n, features)
-            The rows given to ``fit`` and all that were labelled since, in any order. A new row that equals
-            one of ``fit`` does not train.
-        y : array of shape (n,)
-            Their labels.
-        what : {"both"}
-            What learns.
-        **params : dict
-            As for ``fit``.
+        The detectors fitted without single rows are not kept, so the measure cannot learn alone.
         """
         if what != "both":
-            raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: what='both'.")
+            raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: pass what='both'.")
         learning, given, roles = self._start_learning(X, y, what, params)
         training = given.take(np.concatenate([*roles.calibration, *roles.train]))
         calibration = np.arange(len(roles.calibration[0]))
         codes = np.searchsorted(learning.classes_, training.y)
-        detector, answer = learning._leave_out(training, codes, calibration)
-        return self._finish_learning(learning, training, [detector], [answer], [calibration])
+        return self._finish_learning(learning, training, [learning._leave_out(training, codes, calibration)])
 
     @property
-    def _one_in(self) -> int:
+    def _new_class_stride(self) -> int:
         return 1
 
     def _count_repeated(self) -> int:
         return int(self.known_rows_.copies().sum())
 
-    def _leave_out(
-        self, training: Training, codes: IntArray, calibration: IntArray
-    ) -> tuple[Detector, Answer]:
-        """Fit on everything, and score each of the rows that calibrate left out; the others always train."""
+    def _leave_out(self, training: Training, codes: IntArray, calibration: IntArray) -> Fold:
+        """Fit on all rows, and score each calibration row left out; the other rows always train."""
         for name in ("leave_one_out_", "leave_one_out_reason_"):
             self.__dict__.pop(name, None)
-        check_every_row_is_left_out(codes, self.classes_)
+        purpose = "so that a model without one of them still knows the class"
+        check_class_sizes(codes, self.classes_, 2, purpose)
         own, total = folds(self.cv, codes[calibration], self.classes_, check_random_state(self.random_state))
         others = np.setdiff1d(np.arange(len(codes)), calibration)
         splits = ((np.sort(np.append(calibration[train], others)), calibration[test]) for train, test in own)
@@ -172,10 +144,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
             answer = self._refit(training, splits, total, calibration)
         else:
             answer = answer[0][calibration], answer[1][calibration]
-        return detector, answer
+        return detector, answer, calibration
 
-    def _shortcut(self, training: Training, detector: Detector) -> Answer | None:
-        """Return left-out labels and scores without refits, or None with the reason as an attribute."""
+    def _shortcut(self, training: Training, detector: Detector) -> CodedAnswers | None:
+        """Return left-out labels and scores without refits, or None, with the reason as an attribute."""
         try:
             shortcut = find_shortcut(detector.estimator, training.params)
             answer = detector.answer_left_out(shortcut, training.X, training.y)
@@ -187,7 +159,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         return answer
 
     def _forecast(self, seconds: float, total: int) -> None:
-        """Announce how long the refits will take, if long."""
+        """Say how long the refits will take, if that is long."""
         forecast = seconds * total / effective_n_jobs(self.n_jobs)
         if forecast > 10:
             sys.stderr.write(
@@ -195,41 +167,34 @@ class TransductiveEvaluator(OneDetectorEvaluator):
                 f"{_duration(forecast)}; cv=10 would take {_duration(forecast * 10 / total)}.\n"
             )
 
-    def _refit(self, training: Training, splits: Iterable[Split], total: int, left_out: IntArray) -> Answer:
+    def _refit(
+        self, training: Training, splits: Iterable[Split], total: int, left_out: IntArray
+    ) -> CodedAnswers:
         """Return labels and scores of the rows left out, in their order, from one fit per split."""
-        # Many small refits go out in batches: one task each would cost more than the fits.
-        size = 25 if total > 100 else 1
-        parts = parallel.run(
+        # Many small refits are sent in batches: a task for each would cost more than the fit.
+        size, remaining = 25 if total > 100 else 1, iter(splits)
+        batches = iter(lambda: list(islice(remaining, size)), [])
+        answers = parallel.run(
             _score_left_out,
-            ((batch,) for batch in _batches(splits, size)),
+            ((batch,) for batch in batches),
             shared=(training,),
             total=-(-total // size),
             n_jobs=self.n_jobs,
             label="scoring left-out rows",
             verbose=self.verbose,
         )
-        rows, predicted, scores = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        rows, predicted, scores = (np.concatenate(columns) for columns in zip(*answers, strict=True))
         if not np.array_equal(np.sort(rows), left_out):
-            raise CalibrationError("the test parts of cv must cover every row exactly once.")
+            raise CalibrationError("the test sets of cv must cover every row exactly once.")
         order = np.argsort(rows)
         return predicted[order], scores[order]
 
 
 def _score_left_out(training: Training, splits: list[Split]) -> tuple[IntArray, IntArray, FloatArray]:
     """Return rows, predicted labels and scores of each split's test rows, from a fit on its training rows."""
-    rows, predicted, scores = [], [], []
-    for train, test in splits:
-        answer = training.fit(train).answer(take_rows(training.X, test))
-        rows.append(test)
-        predicted.append(answer[0])
-        scores.append(answer[1])
-    return np.concatenate(rows), np.concatenate(predicted), np.concatenate(scores)
-
-
-def _batches(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
-    iterator = iter(splits)
-    while batch := list(islice(iterator, size)):
-        yield batch
+    answers = [training.fit(train).answer(take_rows(training.X, test)) for train, test in splits]
+    predicted, scores = zip(*answers, strict=True)
+    return np.concatenate([test for _, test in splits]), np.concatenate(predicted), np.concatenate(scores)
 
 
 def _duration(seconds: float) -> str:

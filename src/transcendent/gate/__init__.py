@@ -1,4 +1,4 @@
-"""The gate: a service that decides about objects, and keeps the rejected ones until they are labelled.
+"""The gate: a service that decides objects, and stores the rejected ones until they are labelled.
 
 Start one with ``transcendent gate serve``. All its state is in PostgreSQL.
 """

@@ -1,8 +1,8 @@
-"""Who may do what: tokens and roles.
+"""Access by tokens and roles.
 
-A token reads ``tg_ID_SECRET``. The secret has 256 random bits, which nobody guesses: so the database has its
-SHA-256, and failed attempts are not counted. A token that was found good is remembered for a few seconds, so
-that a revoked one is refused soon after.
+A token reads ``tg_ID_SECRET``. The secret has 256 random bits, which cannot be guessed: so the database
+stores its plain SHA-256, and failed attempts are not counted. A valid token is remembered for a few seconds
+only, so that a revoked one is soon refused.
 """
 
 import asyncio
@@ -25,10 +25,12 @@ from transcendent.errors import TranscendentError
 Role = Literal["client", "analyst", "operator"]
 ROLES: tuple[Role, ...] = ("client", "analyst", "operator")
 
-REFRESHED = 5  # seconds after which a token is looked up again, while requests with it go on
-REMEMBERED = 10  # seconds
-WITHOUT_DATABASE = 600  # seconds
-AWAY = 5  # seconds for which a database that was not reached is left alone
+REFRESHED = 5  # seconds until a token is looked up again, in the background
+REMEMBERED = 10  # seconds until requests wait for the look-up
+WITHOUT_DATABASE = 600  # seconds until requests are refused if the database cannot be reached
+AWAY = 5  # seconds until an unreachable database is tried again
+
+LOOK_UP = "SELECT name, role, hash FROM token WHERE id = :id AND revoked_at IS NULL"
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -36,7 +38,7 @@ _TOKEN = re.compile(r"tg_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 class Caller(NamedTuple):
-    """Who sends a request, and in which role."""
+    """The sender of a request."""
 
     name: str
     role: Role
@@ -46,18 +48,18 @@ _NOBODY = Caller("nobody", "client")
 
 
 class TokenError(TranscendentError, ValueError):
-    """A token cannot be made or revoked."""
+    """A token cannot be created or revoked."""
 
 
 class BadTokenError(TranscendentError):
-    """The token is not a good one."""
+    """The token is not valid."""
 
     def __init__(self, message: str = "the token is not valid.") -> None:
         super().__init__(message)
 
 
 class UncheckedError(TranscendentError):
-    """A token cannot be checked now."""
+    """The token cannot be checked now."""
 
 
 class Tokens:
@@ -67,14 +69,14 @@ class Tokens:
         self._engine, self._clock = engine, clock
         self._remembered: dict[bytes, tuple[float, Caller]] = {}
         self._under_way: dict[bytes, asyncio.Task[Caller]] = {}
-        self._thread = ThreadPoolExecutor(1, "tokens")  # other work cannot keep look-ups waiting
+        self._thread = ThreadPoolExecutor(1, "tokens")  # so that look-ups never wait for other work
         self._away_until = -math.inf
 
     async def caller(self, token: str) -> Caller:
-        """Return who a token belongs to, as remembered or else as the database has it.
+        """Return whom a token belongs to, from memory or from the database.
 
-        A token is looked up once at a time: all requests that cannot go on with what is remembered wait for
-        the same look-up. While the database is away, a token that was good within ten minutes still is.
+        All requests that have to wait for a token share one look-up. While the database cannot be reached, a
+        token stays valid for ten minutes.
         """
         now, digest = self._clock(), hashlib.sha256(token.encode(errors="replace")).digest()
         found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
@@ -95,7 +97,7 @@ class Tokens:
         try:
             caller = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_up, token)
         except BadTokenError:
-            self._remembered.pop(digest, None)  # it may have been revoked
+            self._remembered.pop(digest, None)  # revoked
             raise
         except UncheckedError:
             found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
@@ -120,21 +122,20 @@ class Tokens:
         raise UncheckedError("the database cannot be reached to check the token: try again later.")
 
     def check(self, token: str) -> Caller:
-        """Look up in the database who a token belongs to; refuse one that is not good."""
+        """Look up in the database whom a token belongs to; raise if it is not valid."""
         number, secret = _parts(token)
         with self._engine.connect() as connection:
-            sql = text("SELECT name, role, hash FROM token WHERE id = :id AND revoked_at IS NULL")
-            found = connection.execute(sql, {"id": number}).first()
+            found = connection.execute(text(LOOK_UP), {"id": number}).first()
         if found is None or not hmac.compare_digest(found.hash.encode(), _hash(secret).encode()):
             raise BadTokenError
         return Caller(found.name, found.role)
 
     def create(self, name: str, role: Role) -> str:
-        """Make a token and return it: it is shown this once."""
+        """Create a token and return it. It cannot be shown again."""
         if role not in ROLES:
-            raise TokenError(f"a role is one of {', '.join(ROLES)}, not {role!r}.")
+            raise TokenError(f"the role must be one of {', '.join(ROLES)}, not {role!r}.")
         if not name or len(name) > 100 or not name.isprintable():
-            raise TokenError("a name has 1 to 100 printable characters.")
+            raise TokenError("a name must have 1 to 100 printable characters.")
         number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         sql = text("INSERT INTO token (id, name, role, hash) VALUES (:id, :name, :role, :hash)")
         try:
@@ -142,27 +143,25 @@ class Tokens:
                 given = {"id": number, "name": name, "role": role, "hash": _hash(secret)}
                 connection.execute(sql, given)
         except IntegrityError:
-            raise TokenError(
-                f"there is a token for {name!r}: revoke it first, or take another name."
-            ) from None
+            raise TokenError(f"{name!r} already has a token: revoke it first, or use another name.") from None
         return f"tg_{number}_{secret}"
 
     def revoke(self, name: str) -> None:
-        """Make the token of a name invalid, within seconds for gates that have just seen it."""
+        """Revoke the token of a name. Gates that remember it refuse it within seconds."""
         sql = text("UPDATE token SET revoked_at = now() WHERE name = :name AND revoked_at IS NULL")
         with self._engine.begin() as connection:
             if not connection.execute(sql, {"name": name}).rowcount:
-                raise TokenError(f"there is no token for {name!r}.")
+                raise TokenError(f"{name!r} has no valid token.")
 
     def list(self) -> list[dict[str, Any]]:
-        """Return names, roles and times of all tokens."""
+        """Return the names, roles and times of all tokens."""
         with self._engine.connect() as connection:
             sql = text("SELECT name, role, created_at, revoked_at FROM token ORDER BY created_at")
             return [dict(row) for row in connection.execute(sql).mappings()]
 
 
 def _parts(token: str) -> tuple[str, str]:
-    """Return id and secret; what is not spelled like a token is refused without asking the database."""
+    """Return the id and secret of a token; raise if it is malformed, without a look-up."""
     parts = _TOKEN.fullmatch(token)
     if parts is None:
         raise BadTokenError
@@ -174,6 +173,6 @@ def _hash(secret: str) -> str:
 
 
 def _retrieve(task: "asyncio.Task[Caller]") -> None:
-    """Take note of an exception that nobody may have waited for: the next request meets it again."""
+    """Retrieve the exception of a look-up, or asyncio would log it as never retrieved."""
     if not task.cancelled():
         task.exception()

@@ -28,7 +28,7 @@ from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError,
 from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
-from transcendent.gate.settings import Settings
+from transcendent.gate.settings import GateSettings
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -44,9 +44,10 @@ _STATUS: dict[type[Exception], int] = {
     LabelError: 422,
     UncheckedError: 503,
 }
-_LONGEST = 300  # seconds that a statement of an analyst or an export may take
-_MOST_ERRORS = 100
-_SMALL = 64 << 10  # bytes of requests that hold no objects: they are read before the token is checked
+_STATEMENT_TIMEOUT = 300  # seconds for a statement of an analyst or an export
+_MAX_ERRORS = 100
+_MAX_OTHER_BYTES = 64 << 10  # of requests without objects, which FastAPI reads before it checks the token
+_TOO_LARGE = "this request may have at most {:,} bytes: send less at once."
 _TITLES = {
     400: "Bad request", 401: "Unauthorised", 403: "Forbidden", 404: "Not found", 405: "Method not allowed",
     409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Unprocessable",
@@ -54,34 +55,28 @@ _TITLES = {
 }  # fmt: skip
 
 
-def create_app(settings: Settings, model: Model) -> "Edge":
+def create_app(settings: GateSettings, model: Model) -> "RequestMiddleware":
     """Return the application that serves a model."""
     app = FastAPI(
         title="Transcendent gate",
         version=__version__,
         lifespan=_lifespan,
-        docs_url=None,  # these pages load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other sites
         redoc_url=None,
-        openapi_url=None,  # a route of ours, with a rule
-        redirect_slashes=False,  # the address in a redirect would be the sender's Host
+        openapi_url=None,  # one of our routes, with a rule
+        redirect_slashes=False,  # a redirect would contain the sender's Host header
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings, app.state.model = settings, model
     app.include_router(router)
-    for kind in (
-        *_STATUS,
-        RefusedError,
-        SQLAlchemyError,
-        RequestValidationError,
-        StarletteHTTPException,
-        Exception,
-    ):
-        app.add_exception_handler(kind, _say_problem)
-    return Edge(app)
+    others = (RefusedError, SQLAlchemyError, RequestValidationError, StarletteHTTPException, Exception)
+    for kind in (*_STATUS, *others):
+        app.add_exception_handler(kind, _to_response)
+    return RequestMiddleware(app)
 
 
 class Engines(NamedTuple):
-    """Engines of the database: what one is used for holds none of the others up."""
+    """Separate database engines, so that no kind of work waits for another."""
 
     working: Engine
     keeping: Engine
@@ -89,70 +84,68 @@ class Engines(NamedTuple):
     probing: Engine
 
 
-def connect_all(settings: Settings) -> Engines:
-    """Share the connections of a gate among what it does with the database."""
+def connect_all(settings: GateSettings) -> Engines:
+    """Divide the database connections of a gate among its kinds of work."""
     url = settings.database.get_secret_value()
     return Engines(
-        working=connect(url, settings.connections - 3, seconds=_LONGEST),
-        keeping=connect(url, 1, seconds=settings.seconds / 3),
-        looking_up=connect(url, 1, seconds=DEADLINE),
-        probing=connect(url, 1, seconds=DEADLINE),
+        working=connect(url, settings.connections - 3, timeout=_STATEMENT_TIMEOUT),
+        keeping=connect(url, 1, timeout=settings.timeout / 3),
+        looking_up=connect(url, 1, timeout=DEADLINE),
+        probing=connect(url, 1, timeout=DEADLINE),
     )
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    settings: Settings = app.state.settings
+    settings: GateSettings = app.state.settings
     model: Model = app.state.model
-    warnings.simplefilter("ignore")  # about rows, once for each of them
+    warnings.simplefilter("ignore")  # detectors would warn about every row
     engines = connect_all(settings)
     engine = engines.working
     if warning := prepare(engine):
         log.warning("months run out", detail=warning)
-    number, secret = register(engine, model), audit_secret(engine)
     service = Service(
         model,
-        number,
+        register(engine, model),
         engines.keeping,
-        Draw(secret, settings.audit),
-        most_objects=settings.most_objects,
-        seconds=settings.seconds,
-        most_waiting=8 * settings.most_bytes,
+        Draw(audit_secret(engine), settings.audit),
+        max_objects=settings.max_objects,
+        timeout=settings.timeout,
+        max_waiting=8 * settings.max_bytes,
     )
     app.state.service, app.state.engine = service, engine
-    app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.most_held)
+    app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
-    gc.freeze()  # models and modules are never garbage
-    gc.set_threshold(50_000, 20, 20)  # nor are requests, which have no cycles
-    sys.setswitchinterval(0.001)
+    gc.freeze()  # the model and modules are never garbage
+    gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
+    sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
     await run_in_threadpool(service.close)
     for each in engines:
         each.dispose()
 
 
-async def _say_problem(request: Request, error: Exception) -> Response:
+async def _to_response(request: Request, error: Exception) -> Response:
     if isinstance(error, RefusedError):
         return problem(error.status, error.detail)
     if isinstance(error, StarletteHTTPException):
         return problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
         if request.method == "POST" and not _says_json(request):
-            return problem(415, "the body is JSON: send it with the header Content-Type: application/json.")
+            return problem(415, "send JSON, with the header Content-Type: application/json.")
         errors = [
-            {"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()[:_MOST_ERRORS]
+            {"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()[:_MAX_ERRORS]
         ]
-        return problem(422, "the request does not have the form that it needs.", errors)
+        return problem(422, "the request is not valid; errors says why.", errors)
     if isinstance(error, SQLAlchemyError):
-        log.error(
-            "the database failed", error=type(error).__name__, detail=str(getattr(error, "orig", error))[:300]
-        )
+        detail = str(getattr(error, "orig", error))[:300]
+        log.error("the database failed", error=type(error).__name__, detail=detail)
         return problem(503, "the database cannot be reached: try again later.")
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     if status == 500:
         name = structlog.contextvars.get_contextvars().get("request")
-        return problem(500, f"the gate failed; its log has request {name}.")
+        return problem(500, f"the gate failed: see its log for request {name}.")
     return problem(status, str(error))
 
 
@@ -169,33 +162,28 @@ def _says_json(request: Request) -> bool:
 def problem(
     status: int, detail: str, errors: Any = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem in words, as RFC 9457 has it."""
+    """Return a response with problem details (RFC 9457)."""
     said = {"title": _TITLES.get(status, "Problem"), "status": status, "detail": detail, "errors": errors}
     usual = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "2"}}
     return Response(orjson.dumps(said), status, headers or usual.get(status), "application/problem+json")
 
 
-class Edge:
-    """What every request passes: a limit on its body, an id, and a line in the log.
-
-    Parameters
-    ----------
-    app : FastAPI
-        The application behind it.
-    """
+class RequestMiddleware:
+    """Gives every request a limit on its body, an id, and a line in the log."""
 
     def __init__(self, app: FastAPI) -> None:
         self.app = app
-        self.most_bytes: int = app.state.settings.most_bytes
+        self.max_bytes: int = app.state.settings.max_bytes
         self._decisions = next(route for route in router.routes if getattr(route, "endpoint", None) is decide)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
-        request_id = _request_id(scope)
+        given = _header(scope, b"x-request-id")
+        request_id = given.decode() if len(given) <= 64 and given.isalnum() else uuid.uuid4().hex
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request=request_id)
 
@@ -206,65 +194,51 @@ class Edge:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
             await send(message)
 
-        most = self.most_bytes if scope["path"] == "/v1/decisions" else min(_SMALL, self.most_bytes)
+        path = scope["path"]
+        limit = self.max_bytes if path == "/v1/decisions" else min(_MAX_OTHER_BYTES, self.max_bytes)
+        length = _header(scope, b"content-length")
         try:
-            if _announced(scope) > most:
-                await problem(413, _limit(most))(scope, receive, answer)
+            if length.isdigit() and int(length[:20]) > limit:
+                await problem(413, _TOO_LARGE.format(limit))(scope, receive, answer)
                 return
-            await self._pass_on(scope, _limited(receive, most), answer)
-        except Exception:  # after an answer that says so
+            await self._pass_on(scope, _limited(receive, limit), answer)
+        except Exception:  # after an answer with status 500
             log.exception("a request failed")
         finally:
-            milliseconds = round(1e3 * (time.perf_counter() - started), 1)
-            path = scope["path"]
+            took = round(1e3 * (time.perf_counter() - started), 1)
             write = log.debug if path in ("/healthz", "/readyz") else log.info
-            write(
-                "request", method=scope["method"], path=path[:200], status=status, milliseconds=milliseconds
-            )
+            write("request", method=scope["method"], path=path[:200], status=status, milliseconds=took)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (scope["method"], scope["path"]) != ("POST", "/v1/decisions"):
             await self.app(scope, receive, send)
             return
-        scope.update(app=self.app, route=self._decisions)  # as FastAPI would, in most of a request's time
+        # FastAPI's routing would take most of a small request's time.
+        scope.update(app=self.app, route=self._decisions)
         request = Request(scope, receive)
         try:
             response = await decide(request, await authorise(request))
         except Exception as error:
-            response = await _say_problem(request, error)
+            response = await _to_response(request, error)
             if response.status_code == 500:
                 log.exception("a request failed")
         await response(scope, receive, send)
 
 
-def _limited(receive: Receive, most: int) -> Receive:
-    """Receive no more than a number of bytes."""
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Wrap ``receive`` so that it raises beyond a number of bytes."""
     read = 0
 
     async def limited() -> MutableMapping[str, Any]:
         nonlocal read
         message = await receive()
         read += len(message.get("body", b""))
-        if read > most:
-            raise HTTPException(413, _limit(most))
+        if read > limit:
+            raise HTTPException(413, _TOO_LARGE.format(limit))
         return message
 
     return limited
 
 
-def _limit(most: int) -> str:
-    return f"this request has at most {most:,} bytes."
-
-
-def _announced(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value) if value.isdigit() and len(value) < 20 else 0
-    return 0
-
-
-def _request_id(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and 0 < len(value) <= 64 and value.isalnum():
-            return str(value.decode())
-    return uuid.uuid4().hex
+def _header(scope: Scope, name: bytes) -> bytes:
+    return next((value for each, value in scope["headers"] if each == name), b"")

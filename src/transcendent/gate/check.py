@@ -1,4 +1,4 @@
-"""Look for contradictions between the tables, such as a restore or a hand has left them."""
+"""Find and repair contradictions between the tables, as a restore or a manual change may leave them."""
 
 from contextlib import suppress
 from typing import NamedTuple
@@ -7,22 +7,23 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.gate.database import (
     FIRST_KEPT,
-    detached,
-    in_words,
+    detached_advice,
     make_month,
+    month_name,
     month_of,
     partition,
     without_blocking,
 )
 
-# What belongs to a month without a partition stays, since the partition may come back.
+# Rows of a month whose partition is missing are left alone: a backup may bring the partition back.
 _ELSEWHERE = "<> ALL(CAST(:lacking AS int[]))"
 _LOST = f"""FROM identity WHERE item >= {FIRST_KEPT} AND item >> 40 {_ELSEWHERE}
 AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)"""
 _UNKNOWN = "NOT EXISTS (SELECT FROM identity WHERE identity.item = item.id)"
 _WHOLE = "FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model"
+# The same key as `intake._key`.
 _KEY = "sha256(convert_to(object_id || chr(10) || digest || chr(10), 'UTF8') || payload.features)"
-# Of two items of one object, the older one has the identity.
+# If an object has two items, the older one gets the identity.
 _IDENTIFY = f"""INSERT INTO identity (key, item)
 SELECT {_KEY}, item.id {_WHOLE}
 WHERE {_UNKNOWN} ORDER BY item.id ON CONFLICT (key) DO NOTHING"""
@@ -32,18 +33,18 @@ _LAST = "(SELECT action FROM label WHERE label.item = item.id ORDER BY label.id 
 _COUNTED: dict[str, tuple[str, str]] = {
     "identities whose item is gone": (
         f"SELECT count(*) {_LOST}",
-        "their objects are kept again when they are sent again; if a backup has the items, restore them; "
+        "their objects are stored again when they are sent again; if a backup has the items, restore them; "
         "otherwise --repair deletes these identities.",
     ),
     "items without an identity": (
         f"""SELECT count(*) {_WHOLE}
         WHERE {_UNKNOWN} AND NOT EXISTS (SELECT FROM identity WHERE key = {_KEY})""",
-        "an object of theirs that is sent again is kept twice; --repair makes their identities anew.",
+        "if their objects are sent again, they are stored twice; --repair recreates the identities.",
     ),
-    "items of objects that another item is kept of": (
+    "items whose object has another item": (
         f"""SELECT count(*) {_WHOLE}
         WHERE {_UNKNOWN} AND EXISTS (SELECT FROM identity WHERE key = {_KEY})""",
-        "these objects were kept twice; delete the items that have no label.",
+        "these objects were stored twice; delete the items that have no label.",
     ),
     "items without a payload": (
         f"""SELECT count(*) FROM item WHERE id >> 40 {_ELSEWHERE}
@@ -61,7 +62,7 @@ _COUNTED: dict[str, tuple[str, str]] = {
         ) AS tallied
         FULL JOIN ({_SCANNED}) AS scanned USING (month, tier, state)
         WHERE coalesce(tallied.n, 0) <> coalesce(scanned.n, 0)""",
-        "counts() is wrong; --repair counts anew.",
+        "counts() is wrong; --repair recounts.",
     ),
     "items marked as labelled without a label": (
         f"SELECT count(*) FROM item WHERE state = 1 AND {_LAST} IS DISTINCT FROM 'label'",
@@ -69,37 +70,37 @@ _COUNTED: dict[str, tuple[str, str]] = {
     ),
     "items that have a label and wait": (
         f"SELECT count(*) FROM item WHERE state = 0 AND {_LAST} = 'label'",
-        "they are claimed once more; set their state to 1.",
+        "they will be claimed again; set their state to 1.",
     ),
     "items with a label that are held": (
         "SELECT count(*) FROM item WHERE state = 1 AND holder IS NOT NULL",
         "they count as held; set their holder to null.",
     ),
 }
-"""What to count, how, and what is to be done about it."""
+"""For each contradiction, the SQL that counts it and the way out."""
 
 
 class Contradiction(NamedTuple):
-    """What is wrong in the tables, and what to do."""
+    """A contradiction between tables, and the way out."""
 
     what: str
     way_out: str
 
 
 def check(engine: Engine) -> list[Contradiction]:
-    """Return what is wrong; every table is read, at one moment."""
+    """Return all contradictions. Every table is read, in one snapshot."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
         lacking, unnoted = _months(connection)
         found = [
             Contradiction(
-                f"no partition for {in_words(month)}, which the table month has",
-                detached(connection, month) or "--repair creates it; its items have to come from a backup.",
+                f"no partition for {month_name(month)}, which is in the table month",
+                detached_advice(connection, month) or "--repair creates it; restore its items from a backup.",
             )
             for month in lacking
         ] + [
             Contradiction(
-                f"a partition for {in_words(month)}, which the table month does not have",
-                "it is neither counted nor ever dropped; --repair enters the month.",
+                f"a partition for {month_name(month)}, which is not in the table month",
+                "it is not counted and will never be dropped; --repair adds the month.",
             )
             for month in unnoted
         ]
@@ -111,14 +112,14 @@ def check(engine: Engine) -> list[Contradiction]:
 
 
 def _months(connection: Connection) -> tuple[list[int], list[int]]:
-    """Return months without partitions, and months of partitions that the table of months does not have."""
+    """Return the months without partitions, and the partitioned months that are not in the table month."""
     have = set(connection.execute(text("SELECT number FROM month")).scalars())
     sql = """SELECT inhparent::regclass::text, relname
     FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
     WHERE inhparent IN ('item'::regclass, 'payload'::regclass)"""
     parts: dict[str, set[int]] = {"item": set(), "payload": set()}
     for table, name in connection.execute(text(sql)):
-        with suppress(ValueError):  # a partition that somebody else has added
+        with suppress(ValueError):  # a partition with a name of the owner's own
             month = month_of(name[-7:].replace("_", "-"))
             if name == partition(table, month):
                 parts[table].add(month)
@@ -127,13 +128,12 @@ def _months(connection: Connection) -> tuple[list[int], list[int]]:
 
 
 def repair(engine: Engine) -> None:
-    """Repair what can be: months, identities and counts. Gates wait meanwhile."""
-    without_blocking(
-        engine, _repair, "nothing was repaired: something uses the tables for long, such as an export"
-    )
+    """Repair months, identities and counts. Gates wait meanwhile."""
+    without_blocking(engine, _repair, "nothing was repaired")
 
 
 def _repair(connection: Connection) -> None:
+    # Conflicts with every write to `item`, and so with every commit of a gate, but not with reads.
     connection.execute(text("LOCK TABLE item IN SHARE ROW EXCLUSIVE MODE"))
     lacking, unnoted = _months(connection)
     for month in lacking:

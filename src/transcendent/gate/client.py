@@ -1,4 +1,4 @@
-"""A typed client of the gate."""
+"""A client for the gate."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -14,23 +14,21 @@ from transcendent.errors import GateError
 
 
 class GateClient:
-    """A connection to a gate, to be closed or used in a ``with`` statement.
+    """A connection to a gate: close it, or use it in a ``with`` statement.
 
     Parameters
     ----------
     address : str
-        Such as ``"http://127.0.0.1:8040"``.
+        A URL such as ``"http://127.0.0.1:8040"``.
     token : str or None
-        What ``transcendent gate token create`` printed; None for a gate without tokens.
+        The token that ``transcendent gate token create`` printed; None for a gate without tokens.
     timeout : float
         Seconds to wait for an answer.
     """
 
     def __init__(self, address: str, token: str | None = None, *, timeout: float = 60) -> None:
         if not address.startswith(("http://", "https://")):
-            raise ValueError(
-                f"the address of a gate is a URL such as http://127.0.0.1:8040, not {address!r}."
-            )
+            raise ValueError(f"address must be a URL such as http://127.0.0.1:8040, not {address!r}.")
         headers = {} if token is None else {"authorization": f"Bearer {_checked(token)}"}
         httpx2 = extra("httpx2", "gate-client")
         self._http = httpx2.Client(base_url=address, headers=headers, timeout=timeout)
@@ -47,7 +45,7 @@ class GateClient:
         self._http.close()
 
     def decide(self, ids: Iterable[str], X: Any) -> list[dict[str, Any]]:
-        """Return decisions about rows: of a sparse matrix, a pandas frame (by name), or an array."""
+        """Return decisions about the rows of a sparse matrix, a pandas frame (by name), or an array."""
         names = _names(ids)
         rows = list(_rows(canonical_rows(X)))
         if len(names) != len(rows):
@@ -55,55 +53,51 @@ class GateClient:
         return self.decide_objects([{"id": name, **row} for name, row in zip(names, rows, strict=True)])
 
     def decide_objects(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return decisions about objects in the form that the gate documents."""
-        decisions: list[dict[str, Any]] = self._post("/v1/decisions", {"objects": list(objects)})["decisions"]
-        return decisions
+        """Return decisions about objects in one of the forms of ``POST /v1/decisions``."""
+        return list(self._post("/v1/decisions", {"objects": list(objects)})["decisions"])
 
     def model(self) -> dict[str, Any]:
-        """Return which model decides."""
+        """Return a description of the model that decides."""
         return self._get("/v1/model")
 
     def counts(self) -> dict[str, int]:
-        """Return how many items wait, are held and have labels."""
+        """Return the numbers of items that wait, are held and have labels."""
         return self._get("/v1/quarantine")
 
     def claim(self, count: int = 1, *, skipped: bool = False) -> dict[str, Any]:
-        """Hold items, those that one has skipped oneself only if ``skipped``.
+        """Hold up to ``count`` items; those that you have skipped only if ``skipped``.
 
-        ``items`` has them, ``room`` is the number that one may hold beside them: at 0, label, skip or release
-        some first. If they are fewer than asked for, ``held`` is the number that others hold, and
-        ``next_free`` when the first of them may be free.
+        The answer has these ``items``, and in ``room`` the number of further items that you may hold: at 0,
+        label, skip or release some first. If there are fewer items than requested, ``held`` is the number
+        that others hold, and ``next_free`` is when the first of those leases ends.
         """
         return self._post("/v1/quarantine/claim", {"count": count, "skipped": skipped})
 
     def held(self) -> list[dict[str, Any]]:
-        """Return the items that one holds."""
-        items: list[dict[str, Any]] = self._request("GET", "/v1/quarantine/held").json()
-        return items
+        """Return the items that you hold."""
+        return list(self._request("GET", "/v1/quarantine/held").json())
 
     def renew(self, items: Sequence[int] | None = None) -> list[int]:
-        """Hold items for another lease, by default all; return those."""
-        renewed: list[int] = self._post("/v1/quarantine/renew", {"items": items})["items"]
-        return renewed
+        """Restart the lease of items, by default all that you hold; return their ids."""
+        return list(self._post("/v1/quarantine/renew", {"items": items})["items"])
 
     def release(self, items: Sequence[int] | None = None) -> list[int]:
-        """Give items back, by default all; return those."""
-        released: list[int] = self._post("/v1/quarantine/release", {"items": items})["items"]
-        return released
+        """Release items, by default all that you hold; return their ids."""
+        return list(self._post("/v1/quarantine/release", {"items": items})["items"])
 
     def resolve(
         self, item: int, label: Any, *, reason: str | None = None, note: str | None = None
     ) -> dict[str, Any]:
-        """Give an item that one holds its label."""
+        """Label an item that you hold."""
         given = {"label": str(label), "reason": reason, "note": note}
         return self._post(f"/v1/quarantine/{item}/resolve", given)
 
     def skip(self, item: int, *, reason: str | None = None, note: str | None = None) -> dict[str, Any]:
-        """Pass an item on to others."""
+        """Move an item that you hold to the end of the queue, for other analysts."""
         return self._post(f"/v1/quarantine/{item}/skip", {"reason": reason, "note": note})
 
     def undo(self, item: int, *, note: str | None = None) -> dict[str, Any]:
-        """Take back the last label or skip."""
+        """Take back the last label or skip of an item."""
         return self._post(f"/v1/quarantine/{item}/undo", {"note": note})
 
     def show(self, item: int) -> dict[str, Any]:
@@ -111,17 +105,14 @@ class GateClient:
         return self._get(f"/v1/quarantine/{item}")
 
     def labelled(self) -> bytes:
-        """Return all labelled objects as a Parquet file, for `read_labelled`."""
-        content: bytes = self._request("GET", "/v1/labelled").content
-        return content
+        """Return all labelled objects as the bytes of a Parquet file, for `read_labelled`."""
+        return bytes(self._request("GET", "/v1/labelled").content)
 
     def _get(self, path: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._request("GET", path).json()
-        return found
+        return dict(self._request("GET", path).json())
 
     def _post(self, path: str, body: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._request("POST", path, json=body).json()
-        return found
+        return dict(self._request("POST", path, json=body).json())
 
     def _request(self, method: str, path: str, **given: Any) -> Any:
         try:
@@ -132,29 +123,25 @@ class GateClient:
             return answer
         try:
             said = dict(answer.json())
-        except (ValueError, TypeError):  # of something before the gate
+        except (ValueError, TypeError):  # the answer of a proxy
             said = {}
-        raise GateError(
-            answer.status_code,
-            said.get("detail", answer.text[:300]),
-            said.get("errors"),
-            said.get("decisions"),
-        )
+        detail = said.get("detail", answer.text[:300])
+        raise GateError(answer.status_code, detail, said.get("errors"), said.get("decisions"))
 
 
 def _checked(token: str) -> str:
-    token = token.strip()  # a file that it was written to ends with a line's end
+    token = token.strip()  # a file with a token ends with a newline
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("this is not a token that 'transcendent gate token create' printed.")
+        raise ValueError("not a token: use what 'transcendent gate token create' printed.")
     return token
 
 
 def _names(ids: Iterable[Any]) -> list[str]:
-    """Return ids as text; refuse missing ones, which would all be one object."""
+    """Return ids as text; raise on missing ones, which would all denote one object."""
     given = list(ids)
     for place, each in enumerate(given):
         if is_missing(each) or isinstance(each, bytes):
-            raise ValueError(f"the id at position {place} is {each!r}: give every object a text of its own.")
+            raise ValueError(f"the id at position {place} is {each!r}: every object needs an id of its own.")
     return list(map(str, given))
 
 
@@ -172,9 +159,9 @@ def _rows(X: Any) -> Iterable[dict[str, Any]]:
 
 
 def _plain(values: Any) -> list[float | str | None]:
-    """Return numbers as JSON has them: NaN is null, a missing value; infinity, which it has not, is text.
+    """Return numbers for JSON: NaN as null, a missing value, and infinity as text.
 
-    So the gate refuses an object with such a number, names the field, and decides the others.
+    JSON has no infinity. The gate refuses the text, names its field, and decides the other objects.
     """
     numbers = np.asarray(values, dtype=np.float64).tolist()
     return [None if each != each else each if abs(each) != inf else str(each) for each in numbers]

@@ -1,4 +1,4 @@
-"""Labelled objects as Parquet, to learn from and to fit on."""
+"""Labelled objects as Parquet tables, to learn from or to fit on."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -10,6 +10,7 @@ from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
 from transcendent._utils.extras import extra
 
 _ROWS = 5000
+# The label of an item is its last action; `state` is 1 only if that is a label.
 _LABELLED = """
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
     item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note,
@@ -26,13 +27,12 @@ class Labelled(NamedTuple):
     Attributes
     ----------
     X : sparse matrix of shape (n, features)
-        Their features.
     y : array of shape (n,)
         The analysts' labels, of the type of ``classes`` if those were given, else text.
     probability : array of shape (n,)
-        The chance with which each was kept: 1 of rejected objects, the audit rate of accepted ones.
+        The chance of having been kept: 1 for rejected objects, the audit rate for accepted ones.
     audited : bool array of shape (n,)
-        Whether it had been accepted, and was drawn for the audit.
+        Whether the object was accepted and drawn for the audit.
     table : pyarrow.Table
         All columns.
     """
@@ -47,17 +47,17 @@ class Labelled(NamedTuple):
 def read_labelled(
     path: Any, classes: Any = None, *, unknown: Literal["refuse", "drop"] = "refuse"
 ) -> Labelled:
-    """Return what `export_labelled` or ``transcendent gate quarantine export`` wrote.
+    """Read labelled objects that ``transcendent gate quarantine export`` or `GateClient.labelled` returned.
 
     Parameters
     ----------
-    path : path
+    path : path or file
         A Parquet file.
     classes : sequence or None
-        The labels of the detector, ``classes_``. Texts are turned into the ones that are written alike, so
-        that "1" becomes the number 1.
+        The detector's ``classes_``. Labels are stored as text and converted back to these, so that "1"
+        becomes the number 1.
     unknown : {"refuse", "drop"}
-        What to do with objects whose label is none of the classes, such as "unclear".
+        Whether to raise on labels that are not classes, such as "unclear", or to drop their objects.
     """
     table = extra("pyarrow.parquet", "gate").read_table(path)
     if classes is not None and unknown == "drop":
@@ -65,15 +65,16 @@ def read_labelled(
         table = table.filter([label in known for label in table["label"].to_pylist()])
     widths = set(table["width"].to_pylist())
     if len(widths) > 1:
-        raise ValueError(f"the objects have {sorted(widths)} features: they are of different models.")
+        raise ValueError(
+            f"the objects have {sorted(widths)} features, from different models: "
+            "split the file by its column 'model'."
+        )
     starts = np.concatenate([[0], np.cumsum(table["positions"].combine_chunks().value_lengths().to_numpy())])
     positions = table["positions"].combine_chunks().flatten().to_numpy()
     values = table["values"].combine_chunks().flatten().to_numpy()
     X = sp.csr_matrix((values, positions, starts), shape=(len(table), widths.pop() if widths else 0))
-    audited = table["accepted"].to_numpy()
-    return Labelled(
-        X, _labels(table["label"].to_pylist(), classes), table["probability"].to_numpy(), audited, table
-    )
+    y = _labels(table["label"].to_pylist(), classes)
+    return Labelled(X, y, table["probability"].to_numpy(), table["accepted"].to_numpy(), table)
 
 
 def _labels(texts: list[str], classes: Any) -> AnyArray:
@@ -83,7 +84,7 @@ def _labels(texts: list[str], classes: Any) -> AnyArray:
     places = {str(label): place for place, label in enumerate(known.tolist())}
     if unknown := sorted(set(texts) - places.keys()):
         raise ValueError(
-            f"the labels {unknown[:5]} are not among {list(places)[:5]}; unknown='drop' drops them."
+            f"the labels {unknown[:5]} are not among {list(places)[:5]}: unknown='drop' drops their objects."
         )
     return known[[places[each] for each in texts]]
 
@@ -93,28 +94,23 @@ def schema() -> Any:
     pa = extra("pyarrow", "gate")
     moment = pa.timestamp("us", tz="UTC")
     return pa.schema(
-        [
-            ("id", pa.string()),
-            ("label", pa.string()),
-            ("predicted", pa.string()),
-            ("accepted", pa.bool_()),
-            ("probability", pa.float64()),
-            ("received_at", moment),
-            ("labelled_at", moment),
-            ("author", pa.string()),
-            ("reason", pa.string()),
-            ("note", pa.string()),
-            ("model", pa.string()),
-            ("width", pa.int32()),
-            ("item", pa.int64()),
-            ("positions", pa.list_(pa.int32())),
-            ("values", pa.list_(pa.float64())),
-        ]
+        {
+            **dict.fromkeys(("id", "label", "predicted"), pa.string()),
+            "accepted": pa.bool_(),
+            "probability": pa.float64(),
+            "received_at": moment,
+            "labelled_at": moment,
+            **dict.fromkeys(("author", "reason", "note", "model"), pa.string()),
+            "width": pa.int32(),
+            "item": pa.int64(),
+            "positions": pa.list_(pa.int32()),
+            "values": pa.list_(pa.float64()),
+        }
     )
 
 
 def export_labelled(engine: Any, target: Any) -> int:
-    """Write all labelled objects as Parquet to a path or a file, and return their number."""
+    """Write all labelled objects to a path or a file as Parquet, and return their number."""
     pa, pq = extra("pyarrow", "gate"), extra("pyarrow.parquet", "gate")
     written = 0
     with pq.ParquetWriter(target, schema()) as writer:
@@ -135,5 +131,4 @@ def _labelled(engine: Any) -> Iterator[list[dict[str, Any]]]:
             for row in part:
                 positions, values = decode(bytes(row["features"]))
                 rows.append({**row, "positions": positions, "values": values})
-                del rows[-1]["features"]
             yield rows

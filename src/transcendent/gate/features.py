@@ -1,8 +1,8 @@
-"""Objects as they are sent, as rows for a detector, and as bytes in the database.
+"""Objects as JSON in requests, as rows for a detector, and as bytes in the database.
 
-An object has an ``id`` and its features in one of three forms: ``values`` alone, one number a feature;
-``positions`` and ``values``, the features that are not zero; or ``features``, numbers by name. ``null`` is a
-missing value.
+An object has an ``id`` and its features in one of three forms: ``values`` alone, one number per feature;
+``positions`` and ``values`` of the features that are not zero; or ``features``, numbers by name. ``null`` is
+a missing value.
 """
 
 from array import array
@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcendent._utils.arrays import AnyArray, FloatArray
-from transcendent._utils.extras import extra
 from transcendent._utils.text import some, suggestion
+from transcendent.tables.layout import Layout, ascend
 
 LONGEST_ID = 200
 
@@ -26,11 +26,11 @@ _FORMS = {
     frozenset(["id", "positions", "values"]): "sparse",
     frozenset(["id", "features"]): "named",
 }
-_ONES, _PAIRS, _WHOLE = b"\x01", b"\x02", b"\x03"
+_ONES, _PAIRS, _WHOLE = b"\x01", b"\x02", b"\x03"  # first byte of encoded features: the shortest form wins
 
 
-class Problem(NamedTuple):
-    """What is wrong with an object, and where."""
+class ObjectProblem(NamedTuple):
+    """A problem with an object, and the field that has it."""
 
     field: str
     message: str
@@ -41,7 +41,7 @@ class BadObjectError(Exception):
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(field, message)
+        self.problem = ObjectProblem(field, message)
 
 
 @dataclass(frozen=True)
@@ -54,69 +54,69 @@ class Group:
 
 @dataclass
 class Parsed:
-    """Objects that were read, by form, and problems of the others, by place."""
+    """Objects that could be read, grouped by form, and the problems of the others, by place."""
 
     ids: list[Any]
     groups: list[Group] = field(default_factory=list)
-    problems: dict[int, Problem] = field(default_factory=dict)
+    problems: dict[int, ObjectProblem] = field(default_factory=dict)
 
 
-class Layout:
-    """The features of a detector: their number, and their names if it knows any."""
+def read_rows(layout: Layout, objects: list[Any]) -> Parsed:
+    """Return objects as rows of a layout; a problem with one does not affect the others."""
+    parsed = Parsed(ids=[each.get("id") if type(each) is dict else None for each in objects])
+    reader = _Reader(layout)
+    readers = {"dense": reader.dense, "sparse": reader.sparse, "named": reader.named}
+    for form, places in _by_form(objects, parsed).items():
+        if group := _read_form(readers[form], objects, places, parsed.problems):
+            parsed.groups.append(group)
+    return parsed
 
-    def __init__(self, width: int, names: Sequence[str] | None = None) -> None:
-        self.width = width
-        self.names = None if names is None else list(map(str, names))
-        self._known = set(self.names or ())
+
+def _read_form(
+    read: Callable[[list[Any]], Any],
+    objects: list[Any],
+    places: list[int],
+    problems: dict[int, ObjectProblem],
+) -> Group | None:
+    try:
+        return Group(np.array(places), read([objects[place] for place in places]))
+    except BadObjectError:
+        good = []
+    for place in places:
+        try:
+            read([objects[place]])
+            good.append(place)
+        except BadObjectError as error:
+            problems[place] = error.problem
+    return Group(np.array(good), read([objects[place] for place in good])) if good else None
+
+
+class _Reader:
+    """Reads the objects of a request, form by form."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.width = layout, layout.width
         self._suggested: dict[str, str] = {}
 
-    def read(self, objects: list[Any]) -> Parsed:
-        """Return the objects as rows; a problem with one is no problem of the others."""
-        self._suggested.clear()
-        parsed = Parsed(ids=[each.get("id") if type(each) is dict else None for each in objects])
-        readers = {"dense": self._dense, "sparse": self._sparse, "named": self._named}
-        for form, places in _by_form(objects, parsed).items():
-            if group := self._read_form(readers[form], objects, places, parsed.problems):
-                parsed.groups.append(group)
-        return parsed
-
-    def _read_form(
-        self,
-        read: Callable[[list[Any]], Any],
-        objects: list[Any],
-        places: list[int],
-        problems: dict[int, Problem],
-    ) -> Group | None:
-        try:
-            return Group(np.array(places), read([objects[place] for place in places]))
-        except BadObjectError:
-            pass
-        good = []
-        for place in places:
-            try:
-                read([objects[place]])
-                good.append(place)
-            except BadObjectError as error:
-                problems[place] = error.problem
-        return Group(np.array(good), read([objects[place] for place in good])) if good else None
-
-    def _dense(self, objects: list[Any]) -> Any:
+    def dense(self, objects: list[Any]) -> Any:
+        """Read objects with one value per feature."""
         for each in objects:
             if type(each["values"]) is not list:
-                raise BadObjectError("values", "values is a list of numbers.")
+                raise BadObjectError("values", "values must be a list of numbers.")
             if len(each["values"]) != self.width:
                 raise BadObjectError(
                     "values",
                     f"{len(each['values'])} values; the detector was fitted on {self.width} features.",
                 )
         numbers = _numbers([each["values"] for each in objects], "values")
-        return self.framed(numbers.reshape(len(objects), self.width))
+        return self.layout.rows(numbers.reshape(len(objects), self.width))
 
-    def _sparse(self, objects: list[Any]) -> Any:
+    def sparse(self, objects: list[Any]) -> Any:
+        """Read objects with the features that are not zero."""
         positions, values = ([each[name] for each in objects] for name in ("positions", "values"))
         for name, lists in (("positions", positions), ("values", values)):
             if set(map(type, lists)) != {list}:
-                raise BadObjectError(name, f"{name} is a list of numbers.")
+                raise BadObjectError(name, f"{name} must be a list of numbers.")
         lengths = list(map(len, positions))
         if lengths != list(map(len, values)):
             raise BadObjectError("values", f"{len(values[0])} values for {lengths[0]} positions.")
@@ -137,40 +137,40 @@ class Layout:
             f"positions[{where}]", f"{_shown(bad)} is not a whole number from 0 to {self.width - 1}."
         )
 
-    def _named(self, objects: list[Any]) -> Any:
-        if self.names is None:
-            raise BadObjectError("features", "the detector was fitted without names: send values.")
+    def named(self, objects: list[Any]) -> Any:
+        """Read objects with values by feature name."""
+        if self.layout.names is None:
+            raise BadObjectError("features", "the detector was fitted without feature names: send values.")
         rows = []
         for each in objects:
             given = each["features"]
             if type(given) is not dict:
-                raise BadObjectError("features", "features is an object: a number by the name of a feature.")
-            if given.keys() != self._known:
+                raise BadObjectError("features", "features must map feature names to numbers.")
+            if given.keys() != self.layout.known:
                 self._refuse_names(given)
-            rows.append([given[name] for name in self.names])
-        return self.framed(_numbers(rows, "features", self.names).reshape(len(objects), self.width))
+            rows.append([given[name] for name in self.layout.names])
+        numbers = _numbers(rows, "features", self.layout.names)
+        return self.layout.rows(numbers.reshape(len(objects), self.width))
 
     def _refuse_names(self, given: dict[str, Any]) -> None:
-        if unknown := sorted(given.keys() - self._known):
-            raise BadObjectError(f"features.{unknown[0]:.80}", f"no such feature{self._close_to(unknown[0])}")
-        missing = sorted(self._known - given.keys())
-        raise BadObjectError("features", f"missing: {some(missing)}; null is a missing value.")
+        if unknown := sorted(given.keys() - self.layout.known):
+            raise BadObjectError(f"features.{unknown[0]:.80}", f"no such feature{self._suggest(unknown[0])}")
+        missing = sorted(self.layout.known - given.keys())
+        raise BadObjectError("features", f"missing: {some(missing)}; send null for a missing value.")
 
-    def _close_to(self, name: str) -> str:
-        """The end of a sentence about an unknown name: a search of many, or for many, takes too long."""
-        if len(self._known) <= 100 and not self._suggested:
-            self._suggested[name] = suggestion(name[:80], self._known)
+    def _suggest(self, name: str) -> str:
+        """Return the end of a sentence about an unknown name; only the first of a request is looked up.
+
+        A search for many names, or among many, would take too long.
+        """
+        if len(self.layout.known) <= 100 and not self._suggested:
+            self._suggested[name] = suggestion(name[:80], self.layout.known)
         return self._suggested.get(name, ".")
-
-    def framed(self, numbers: FloatArray) -> Any:
-        """Return rows as the detector was fitted on them: a frame, if it knows names."""
-        if self.names is None:
-            return numbers
-        return extra("pandas", "gate").DataFrame(numbers, columns=self.names)
 
 
 def _by_form(objects: list[Any], parsed: Parsed) -> dict[str, list[int]]:
-    """Return the places of the objects of each form, and write down problems of the others."""
+    """Return the places of the objects of each form, and add the problems of the others."""
+    # Most requests have one form and good ids, which is checked without a loop.
     if objects and _are_named(parsed.ids) and len(shapes := set(map(tuple, objects))) == 1:
         form = _FORMS.get(frozenset(shapes.pop()))
         if form is not None:
@@ -192,17 +192,17 @@ def _are_named(ids: list[Any]) -> bool:
 
 def _form(each: Any) -> str:
     if type(each) is not dict:
-        raise BadObjectError("", "an object is a JSON object with an id and features.")
+        raise BadObjectError("", "must be a JSON object with an id and features.")
     if "id" not in each:
         raise BadObjectError("id", "an object needs an id.")
     if not _are_named([each["id"]]):
-        raise BadObjectError("id", f"an id is a text of 1 to {LONGEST_ID} printable characters.")
+        raise BadObjectError("id", f"an id must be a string of 1 to {LONGEST_ID} printable characters.")
     form = _FORMS.get(frozenset(each))
     if form is None:
         unknown = sorted(each.keys() - {"id", "values", "positions", "features"})
         raise BadObjectError(
             unknown[0][:80] if unknown else "",
-            "features are given in one form: values, positions and values, or features by name.",
+            "send features in one of three forms: values; positions and values; or features by name.",
         )
     return form
 
@@ -223,33 +223,29 @@ def _numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -
         numbers = np.array(flat, dtype=np.float64)
     if np.isinf(numbers).any():
         where = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise BadObjectError(at(where), "a number is finite.")
+        raise BadObjectError(at(where), "numbers must be finite.")
     return numbers
 
 
 def _shown(value: Any) -> str:
-    return type(value).__name__ if isinstance(value, list | dict) else repr(value)[:40]  # which may be deep
+    # The repr of a deeply nested list would exceed the recursion limit.
+    return type(value).__name__ if isinstance(value, list | dict) else repr(value)[:40]
 
 
 def _canonical(values: FloatArray, indices: AnyArray, starts: AnyArray, width: int) -> sp.csr_matrix:
-    """Return rows with sorted positions and without zeros; refuse a position that is given twice."""
+    """Return rows with sorted positions and without zeros; raise if a position is repeated."""
     rows = sp.csr_matrix((values, indices, starts), shape=(len(starts) - 1, width))
-    rising = np.diff(indices) > 0
-    ends = starts[1:-1] - 1
-    rising[ends[(ends >= 0) & (ends < len(rising))]] = True
-    if not rising.all():
+    if not ascend(indices, starts):
         rows.sort_indices()
-        same = np.diff(rows.indices) == 0
-        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        if (same & (np.diff(owner) == 0)).any():
-            raise BadObjectError("positions", "a position is given twice.")
+        if not ascend(rows.indices, rows.indptr):
+            raise BadObjectError("positions", "positions must not repeat.")
     if (values == 0).any():
         rows.eliminate_zeros()
     return rows
 
 
 def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
-    """Return rows, or those at some places, as bytes: the same for the same features in whatever form."""
+    """Return rows, or those at ``places``, as bytes. Equal features give equal bytes in every form."""
     if not sp.issparse(rows):
         dense = np.asarray(rows, dtype=np.float64)
         rows, places = sp.csr_matrix(dense if places is None else dense[places]), None
@@ -272,7 +268,7 @@ def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
 
 
 def decode(encoded: bytes) -> tuple[AnyArray, FloatArray]:
-    """Return the positions and values that are not zero."""
+    """Return the positions and values of the features that are not zero."""
     form, rest = encoded[:1], encoded[1:]
     if form == _ONES:
         positions = np.frombuffer(rest, dtype="<i4")
@@ -283,14 +279,3 @@ def decode(encoded: bytes) -> tuple[AnyArray, FloatArray]:
     values = np.frombuffer(rest, dtype="<f8")
     positions = np.flatnonzero(values).astype(np.int32)
     return positions, values[positions]
-
-
-def encode_p_values(p_values: FloatArray) -> list[bytes]:
-    """Return the p-values of each object as bytes, in the order of the classes."""
-    return [row.tobytes() for row in p_values.astype("<f8")]
-
-
-def decode_p_values(encoded: bytes) -> list[float]:
-    """Return the p-values of an object."""
-    found: list[float] = np.frombuffer(encoded, dtype="<f8").tolist()
-    return found

@@ -1,24 +1,23 @@
-"""What goes into the quarantine: rejected objects, and the audit sample of accepted ones."""
+"""Store rejected objects and the audit sample of accepted ones in the quarantine."""
 
 import hashlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from transcendent._utils.arrays import AnyArray
 from transcendent.decisions import Decisions
-from transcendent.gate.database import THIS_MONTH, DatabaseError, again_if_gone, make_months
-from transcendent.gate.features import encode, encode_p_values
+from transcendent.gate.database import THIS_MONTH, DatabaseError, make_months, retry_if_disconnected
+from transcendent.gate.features import encode
 from transcendent.gate.model import Model
 
 AUDITED, REJECTED, SKIPPED = range(3)
-"""Tiers of the queue: what is claimed first."""
+"""Tiers of the queue, in the order of claims."""
 
-_NO_PARTITION = "23514"  # and other violated checks; the message is in the language of the server
+_CHECK_VIOLATION = "23514"  # PostgreSQL reports a missing partition with this code, too
 
 _COLUMNS = {
     "key": "bytea",
@@ -39,6 +38,9 @@ _COLUMNS = {
 }
 _ARRAYS = ", ".join(f"%b::{kind}[]" for kind in _COLUMNS.values())
 _PAYLOAD = ", ".join(list(_COLUMNS)[4:])
+# One statement, so that a batch costs one round trip. `identity` decides which objects are new, since it is
+# the only table that is unique across months; items and payloads are inserted for those alone. Columns arrive
+# as arrays: the text of the statement does not depend on the number of objects.
 _KEEP = f"""
 WITH incoming AS (
     SELECT * FROM unnest({_ARRAYS}) AS incoming ({", ".join(_COLUMNS)})
@@ -53,21 +55,22 @@ WITH incoming AS (
 INSERT INTO payload (id, {_PAYLOAD})
 SELECT item, {_PAYLOAD} FROM new JOIN incoming USING (key)
 """
-# Of an identity that this statement sees, it sees the item, too, since both were committed together. The
-# statement that inserts may meet an identity that was committed after it began, and would miss the item.
+# Identities whose item was dropped or deleted. This cannot be part of the statement above: ON CONFLICT meets
+# identities that were committed after that statement began, whose items it does not see. A statement that
+# sees an identity in its snapshot sees the item as well, since both were committed together.
 _FORGET = """
 DELETE FROM identity WHERE key = ANY(%b) AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)
 """
 
 Kept = tuple[Any, ...]
-"""An object to keep: its key, and the values of the other columns above."""
+"""An object to store: a value for each of the columns above."""
 
 
 class Draw:
     """A random sample of accepted objects for an audit.
 
-    Whether an object is in it depends on its id and on a secret of the database: so it is drawn alike by all
-    gates and in every repetition, and nobody outside can tell.
+    Whether an object is drawn depends on its id and on a secret in the database. So all gates and all retries
+    draw the same objects, and senders cannot predict which.
     """
 
     def __init__(self, secret: bytes, rate: float) -> None:
@@ -80,7 +83,7 @@ class Draw:
         return b"\0" + self._digest(name) < self._below
 
     def rank(self, name: str) -> float:
-        """Return a number below 1 that orders the sample at random: its first part is a sample too."""
+        """Return a number below 1 that orders the sample at random, so that its first part is a sample."""
         return int.from_bytes(self._digest(name), "big") / 2**64 / self.rate
 
     def _digest(self, name: str) -> bytes:
@@ -98,7 +101,7 @@ def to_keep(
     rows: Any,
     decisions: Decisions,
 ) -> dict[int, Kept]:
-    """Return what is to be kept of some decisions, by place: the rejected, and the audit sample."""
+    """Return the rejected objects and the audit sample, by place in the decisions."""
     chosen = ~decisions.accepted
     if draw.rate:
         drawn = [place for place in np.flatnonzero(decisions.accepted).tolist() if draw(ids[place])]
@@ -106,78 +109,47 @@ def to_keep(
     places = np.flatnonzero(chosen)
     if len(places) == 0:
         return {}
-    few, n, digest = decisions[places], len(places), model.digest.encode()
-    columns = zip(
-        places.tolist(),
-        encode(rows, places),
-        few.accepted.tolist(),
-        few.ranking.tolist(),
+    few, nothing, digest = decisions[places], [None] * len(places), model.digest.encode()
+    names, accepted, features = [ids[i] for i in places.tolist()], few.accepted.tolist(), encode(rows, places)
+    ranked = zip(names, accepted, few.ranking.tolist(), strict=True)
+    columns = (  # in the order of _COLUMNS
+        [_key(name, digest, each) for name, each in zip(names, features, strict=True)],
+        [number] * len(places),
+        [AUDITED if each else REJECTED for each in accepted],
+        [draw.rank(name) if is_accepted else rank for name, is_accepted, rank in ranked],
         few.credibility.tolist(),
         few.confidence.tolist(),
-        _or_none(few.votes, n),
-        _or_none(few.doubts, n),
-        map(str, few.labels.tolist()),
-        [None] * n if few.p_values is None else encode_p_values(few.p_values),
-        strict=True,
+        [draw.rate if each else 1.0 for each in accepted],
+        nothing if few.votes is None else few.votes.tolist(),
+        nothing if few.doubts is None else few.doubts.tolist(),
+        accepted,
+        names,
+        [senders[i] for i in places.tolist()],
+        list(map(str, few.labels.tolist())),
+        nothing if few.p_values is None else [row.tobytes() for row in few.p_values.astype("<f8")],
+        features,
     )
-    return {
-        place: (
-            _key(ids[place], digest, features),
-            number,
-            AUDITED if accepted else REJECTED,
-            draw.rank(ids[place]) if accepted else rank,
-            credibility,
-            confidence,
-            draw.rate if accepted else 1.0,
-            votes,
-            doubt,
-            accepted,
-            ids[place],
-            senders[place],
-            label,
-            p_values,
-            features,
-        )
-        for place, features, accepted, rank, credibility, confidence, votes, doubt, label, p_values in columns
-    }
-
-
-def _or_none(column: AnyArray | None, n: int) -> list[Any]:
-    return [None] * n if column is None else column.tolist()
+    return dict(zip(places.tolist(), zip(*columns, strict=True), strict=True))
 
 
 def _key(name: str, model: bytes, features: bytes) -> bytes:
-    """Return the digest of an id, a model and features; no two different triples are spelled alike."""
+    """Return a digest of an id, a model and features. Neither of the first two contains a newline."""
     return hashlib.sha256(b"%s\n%s\n%s" % (name.encode(), model, features)).digest()
 
 
 def keep(engine: Engine, kept: Sequence[Kept]) -> None:
-    """Commit objects to the quarantine; those that are in it already are left as they are."""
+    """Commit objects to the quarantine; known ones stay as they are.
+
+    Keys are inserted in sorted order, so that two gates with the same objects cannot deadlock.
+    """
     unique = [each for _, each in sorted({each[0]: each for each in kept}.items())]
-    _begun[engine] = time.monotonic()
     try:
-        _keep_in_a_month(engine, unique)
-    finally:
-        _begun.pop(engine, None)
-
-
-_begun: dict[Engine, float] = {}
-
-
-def keeping_for(engine: Engine) -> float:
-    """Return for how many seconds objects have been on their way into the quarantine, 0 if none are."""
-    begun = _begun.get(engine)
-    return 0 if begun is None else time.monotonic() - begun
-
-
-def _keep_in_a_month(engine: Engine, kept: Sequence[Kept]) -> None:
-    try:
-        again_if_gone(engine, lambda connection: _keep(connection, kept))
+        retry_if_disconnected(engine, lambda connection: _keep(connection, unique))
     except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) != _NO_PARTITION:
+        if getattr(error.orig, "sqlstate", None) != _CHECK_VIOLATION:
             raise
         make_months(engine)
-        again_if_gone(engine, lambda connection: _keep(connection, kept))
+        retry_if_disconnected(engine, lambda connection: _keep(connection, unique))
 
 
 def _keep(connection: Connection, kept: Sequence[Kept]) -> None:
@@ -189,54 +161,48 @@ def _keep(connection: Connection, kept: Sequence[Kept]) -> None:
 
 
 def try_keeping(connection: Connection) -> None:
-    """Raise if objects could not be kept.
+    """Raise if objects cannot be stored.
 
-    What keeps them is run with none: that needs the same rights and locks, and leaves no dead rows behind.
+    The insertion runs without objects: it needs the same rights and locks, and leaves no dead rows.
     """
     _set_up(connection)
     _insert(connection, [])
     if not connection.execute(text("SELECT has_sequence_privilege('item_number', 'USAGE')")).scalar_one():
-        raise DatabaseError("the database role has no USAGE on item_number: grant it.")
+        raise DatabaseError("the database role lacks USAGE on item_number: grant it.")
 
 
 def _set_up(connection: Connection) -> None:
-    """Let the commit last, whatever the role's default is, and let the server end statements in time."""
+    """Make the commit durable, whatever the role's default is, and limit the time of statements."""
     driver: Any = connection.connection.driver_connection
-    limit = "" if driver.seconds is None else f"SET LOCAL statement_timeout = {int(1000 * driver.seconds)};"
+    limit = "" if driver.timeout is None else f"SET LOCAL statement_timeout = {int(1000 * driver.timeout)};"
     connection.exec_driver_sql(f"{limit} SET LOCAL synchronous_commit = on")
 
 
 def _insert(connection: Connection, kept: Sequence[Kept]) -> int:
-    """Insert objects whose identity is not known, and return their number."""
+    """Insert the objects whose identity is new, and return their number."""
     columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in _COLUMNS]
     for place, kind in enumerate(_COLUMNS.values()):
         if kind == "float8":
-            columns[place] = list(map(float, columns[place]))  # psycopg refuses numbers of two types
+            columns[place] = list(map(float, columns[place]))  # psycopg refuses lists of mixed types
     return connection.exec_driver_sql(_KEEP, tuple(columns)).rowcount
 
 
 def register(engine: Engine, model: Model) -> int:
-    """Return the number of a model in the database, which is new if the model is."""
-    from psycopg.types.json import Jsonb
-
+    """Return the number of a model in the database; insert the model if it is new."""
+    insert = """INSERT INTO model (digest, classes, features) VALUES (:digest, :classes, :features)
+    ON CONFLICT DO NOTHING"""
+    given = {
+        "digest": model.digest,
+        "classes": Jsonb(model.classes),
+        "features": Jsonb({"count": model.layout.width, "names": model.layout.names}),
+    }
     with engine.begin() as connection:
-        given = {
-            "digest": model.digest,
-            "classes": Jsonb(model.classes),
-            "features": Jsonb({"count": model.layout.width, "names": model.layout.names}),
-        }
-        connection.execute(
-            text(
-                "INSERT INTO model (digest, classes, features) VALUES (:digest, :classes, :features) "
-                "ON CONFLICT DO NOTHING"
-            ),
-            given,
-        )
+        connection.execute(text(insert), given)
         number = connection.execute(text("SELECT id FROM model WHERE digest = :digest"), given)
         return int(number.scalar_one())
 
 
 def audit_secret(engine: Engine) -> bytes:
-    """Return the secret that audits are drawn with."""
+    """Return the key of the audit sample."""
     with engine.connect() as connection:
         return bytes(connection.execute(text("SELECT value FROM secret WHERE name = 'audit'")).scalar_one())

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, on standard error."""
+"""Structured logs: one JSON object per line, on standard error."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ import structlog
 
 
 def set_up(level: str) -> None:
-    """Write all logs, those of the server included, as JSON lines."""
+    """Write all logs as JSON lines, including those of uvicorn."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -31,13 +31,7 @@ def set_up(level: str) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        logging.getLogger(name).handlers.clear()
-        logging.getLogger(name).propagate = True
-    logging.getLogger("uvicorn.access").disabled = True  # requests are logged here, with their ids
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 

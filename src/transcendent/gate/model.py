@@ -1,7 +1,6 @@
-"""The rejector that a gate serves: loaded from an artifact, and asked about objects."""
+"""The rejector that a gate serves, loaded from an artifact."""
 
 import warnings
-from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,24 +13,26 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from sklearn.utils import get_tags
 
 from transcendent._utils.arrays import AnyArray, BoolArray, take_rows
+from transcendent._utils.cells import are_missing, column_in_words, find_cells
 from transcendent._utils.estimators import see_through
 from transcendent.artifacts import open_artifact
-from transcendent.artifacts.trial import try_out
-from transcendent.decisions import Decisions
+from transcendent.artifacts.sandbox import try_out
+from transcendent.decisions import Decisions, declared
 from transcendent.errors import ArtifactError
-from transcendent.gate.features import Group, Layout, Problem
-from transcendent.rejectors import Traits
+from transcendent.gate.features import Group, ObjectProblem, read_rows
+from transcendent.tables.bad_rows import decide_rows, find_failing, first_line
+from transcendent.tables.layout import Layout
 
-_TRIALS = 200  # rows with missing values that are tried at the start, dense ones and again sparse ones
+_TRIALS = 200  # rows with missing values to try at the start, for dense and for sparse rows
 _KEEP_GAPS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A rejector, and what the gate needs to know of it.
+    """A rejector, and what the gate needs to know about it.
 
-    ``needed`` says which features are known to be needed, in sparse rows and in others: objects that lack one
-    are refused. Whether others may be missing is left to the detector.
+    ``needed`` marks the features that are known to be required, in sparse rows (True) and in dense ones
+    (False): objects that lack one are refused. The detector decides whether others may be missing.
     """
 
     rejector: Any
@@ -43,79 +44,57 @@ class Model:
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def decide(self, rows: Any) -> Decisions:
-        """Decide rows, for one thread at a time."""
+        """Decide rows, in one thread at a time."""
         with self.lock:
             decisions: Decisions = self.rejector.decide(rows)
         return decisions
 
-    def refuse_missing(self, group: Group, problems: dict[int, Problem]) -> Group:
-        """Return the objects without those that lack a value which the detector needs: these are problems."""
-        needed = self.needed.get(sp.issparse(group.rows))
+    def refuse_missing(self, group: Group, problems: dict[int, ObjectProblem]) -> Group:
+        """Return the objects that lack no required value, and add the others to ``problems``."""
+        is_sparse = sp.issparse(group.rows)
+        needed = self.needed.get(is_sparse)
         if needed is None or not needed.any():
             return group
-        rows, columns = _gaps(group.rows)
+        rows, columns = find_cells(group.rows if is_sparse else np.asarray(group.rows), are_missing)
         bad = needed[columns]
         if not bad.any():
             return group
         lacking, first = np.unique(rows[bad], return_index=True)
         for row, column in zip(lacking.tolist(), columns[bad][first].tolist(), strict=True):
-            name = repr(self.layout.names[column]) if self.layout.names else str(column)
-            said = f"feature {name:.80} is missing (null), which the detector cannot handle."
-            problems[int(group.places[row])] = Problem("", said)
+            where = column_in_words(column, self.layout.names)
+            said = f"feature {where} is missing (null), which the detector cannot handle."
+            problems[int(group.places[row])] = ObjectProblem("", said)
         return _part_of(group, np.setdiff1d(np.arange(len(group.places)), lacking))
 
-    def search(self, group: Group, problems: dict[int, Problem]) -> list[tuple[Group, Decisions]]:
-        """Decide objects of which some may fail: these are problems, and the others are decided in parts.
+    def search(self, group: Group, problems: dict[int, ObjectProblem]) -> list[tuple[Group, Decisions]]:
+        """Decide objects in parts, and add those that fail to ``problems``.
 
-        Each part that fails is halved, the largest first. The number of calls is limited, so that a request
-        costs at most a small multiple of deciding it: what is left then is not decided.
+        The number of calls is limited, so that a request costs at most a small multiple of deciding it. What
+        is left then is not decided.
         """
-        parts, found = deque([group]), []
-        for _ in range(_calls_to_search(len(group.places))):
-            if not parts:
-                break
-            part = parts.popleft()
-            n = len(part.places)
-            try:
-                found.append((part, self.decide(part.rows)))
-            except (ValueError, TypeError) as error:
-                if n == 1:
-                    said = f"the detector cannot handle it: {_first_line(error)}"
-                    problems[int(part.places[0])] = Problem("", said)
-                else:
-                    parts += [_part_of(part, half) for half in np.array_split(np.arange(n), 2)]
-        for part in parts:
-            problems.update(dict.fromkeys(part.places.tolist(), _NOT_FOUND))
-        return found
+        n = len(group.places)
+        calls = 1 + 4 * (n - 1).bit_length()  # enough for two bad objects among any number of good ones
+        found = decide_rows(self.decide, group.rows, calls, (ValueError, TypeError))
+        for row, reason in found.refused.items():
+            said = f"the detector cannot handle it: {reason}"
+            problems[int(group.places[row])] = ObjectProblem("", said)
+        problems.update(dict.fromkeys(group.places[found.unknown].tolist(), _NOT_FOUND))
+        return [(_part_of(group, rows), decisions) for rows, decisions in found.decided]
 
 
-_NOT_FOUND = Problem(
+_NOT_FOUND = ObjectProblem(
     "",
-    "not decided: the detector failed on this object or on others beside it, and on too many to find out "
-    "which: send it again in a request of its own.",
+    "not decided: the detector failed on too many objects of this request to find out which: send it again "
+    "in a request of its own.",
 )
-
-
-def _calls_to_search(n: int) -> int:
-    """Enough for two bad objects among any number of good ones."""
-    return 1 + 4 * (n - 1).bit_length()
 
 
 def _part_of(group: Group, rows: AnyArray) -> Group:
     return Group(group.places[rows], take_rows(group.rows, rows))
 
 
-def _gaps(rows: Any) -> tuple[AnyArray, AnyArray]:
-    """Return rows and columns of missing values."""
-    if not sp.issparse(rows):
-        where = np.nonzero(np.isnan(np.asarray(rows, dtype=np.float64)))
-        return where[0], where[1]
-    places = np.flatnonzero(np.isnan(rows.data))
-    return np.searchsorted(rows.indptr, places, side="right") - 1, rows.indices[places]
-
-
 def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | None = None) -> Model:
-    """Load an artifact, tried out in another process, and learn which values its detector needs."""
+    """Load an artifact after a trial in another process, and find the features that its detector requires."""
     artifact = open_artifact(path, public_key=public_key)
     artifact.check(trusted)
     try_out(artifact, trusted)
@@ -125,42 +104,42 @@ def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | Non
     layout = Layout(features["count"], features["names"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _check_takes_numbers(path, rejector, layout)
-        needs_all = any(map(_needs_all, Traits.of(rejector).detectors))
+        _check_decides_numbers(path, rejector, layout)
+        needs_all = any(map(_needs_all, declared(rejector).fitted.detectors))
         needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in (False, True)}
-    classes = np.asarray(Traits.of(rejector).classes).tolist()
+    classes = np.asarray(declared(rejector).fitted.classes).tolist()
     return Model(rejector, artifact.digest, layout, classes, artifact.manifest, needed)
 
 
-def _check_takes_numbers(path: Path, rejector: Any, layout: Layout) -> None:
-    """Refuse a detector that decides no numbers, such as one that encodes a column of words."""
+def _check_decides_numbers(path: Path, rejector: Any, layout: Layout) -> None:
+    """Raise if the detector cannot decide rows of numbers, such as one that encodes a text column."""
     samples = [{"values": [value] * layout.width} for value in (0, 1)]
     samples.append({"positions": [0], "values": [1]})
     for sample in samples:
         try:
-            rejector.decide(layout.read([{"id": "0", **sample}]).groups[0].rows)
+            rejector.decide(read_rows(layout, [{"id": "0", **sample}]).groups[0].rows)
             return
         except (ValueError, TypeError) as error:
-            reason = _first_line(error)
+            reason = first_line(error)
     raise ArtifactError(
-        f"{path} cannot be served: its detector decides no rows of numbers ({reason}). If it has columns of "
-        "words, encode them as numbers before the fit, or leave them out of it."
+        f"{path} cannot be served: its detector cannot decide rows of numbers ({reason}). If it was fitted "
+        "on text columns, encode them as numbers before the fit, or leave them out."
     )
 
 
 def _needed(rejector: Any, layout: Layout, is_sparse: bool, needs_all: bool) -> BoolArray:
-    """Return which features are known to be needed: rows that lack one of them alone are not decided.
+    """Return which features are known to be required: a row that lacks only one of them cannot be decided.
 
-    A pipeline may impute some features and need others. So parts of the features are tried, and a part that
-    fails is halved, in a limited number of trials. The limit is no time, so that all gates know the same. If
-    the detector says that it needs all, one trial confirms it.
+    A pipeline may impute some features and require others. So groups of features are tried, and a failing
+    group is halved. The limit is a number of trials, not a time, so that all gates find the same. If the
+    detector declares that it requires all, one trial confirms it.
     """
 
     def decides(value: float, columns: AnyArray) -> bool:
         row = np.full((1, layout.width), value)
         row[0, columns] = np.nan
         try:
-            rejector.decide(sp.csr_matrix(row) if is_sparse else layout.framed(row))
+            rejector.decide(sp.csr_matrix(row) if is_sparse else layout.rows(row))
         except (ValueError, TypeError):
             return False
         return True
@@ -171,24 +150,17 @@ def _needed(rejector: Any, layout: Layout, is_sparse: bool, needs_all: bool) -> 
         return needed
     if needs_all and not decides(value, every[-1:]):
         return ~needed
-    parts = [every]
-    for _ in range(_TRIALS):
-        if not parts:
-            break
-        part = parts.pop()
-        if decides(value, part):
-            continue
-        if len(part) == 1:
-            needed[part] = True
-        else:
-            parts += reversed(np.array_split(part, 2))
+    failing, _ = find_failing(
+        len(every), lambda columns: not decides(value, columns), _TRIALS, largest_first=False
+    )
+    needed[failing] = True
     return needed
 
 
 def _needs_all(detector: Any) -> bool:
-    """Return whether scikit-learn declares that a detector takes no missing value, in whichever feature.
+    """Return whether scikit-learn declares that a detector accepts no missing value in any feature.
 
-    False if that is not certain, such as of a detector that has others within it.
+    False if that is uncertain, as for a detector that contains others.
     """
     steps, classifier = see_through(detector)
     first = next(step for step in (*steps, classifier) if type(step) not in _KEEP_GAPS)
@@ -201,19 +173,14 @@ def _needs_all(detector: Any) -> bool:
 
 
 def _check_servable(path: Path, rejector: Any, manifest: dict[str, Any]) -> None:
-    traits = Traits.of(rejector)
-    kind = manifest["rejector"]
-    if traits.takes_labels:
-        raise ArtifactError(f"{path} judges scores, not objects: a gate needs the detector too.")
-    if traits.depends_on_others:
+    told, kind = declared(rejector), manifest["rejector"]
+    if told.judges_scores:
+        raise ArtifactError(f"{path} judges scores, not objects: save an evaluator with its detector.")
+    if told.depends_on_others:
         raise ArtifactError(
             f"{path} holds a {kind}, whose decision about an object depends on other objects. Save a "
-            "rejector that decides each object by itself, such as an InductiveEvaluator; for a budget, the "
-            "one inside it."
+            "rejector that decides each object by itself, such as an InductiveEvaluator, or the rejector "
+            "inside a budget."
         )
     if manifest["features"]["count"] is None:
-        raise ArtifactError(f"{path} takes texts: a gate serves detectors of numbers.")
-
-
-def _first_line(error: Exception) -> str:
-    return f"{str(error).partition(chr(10))[0]:.300}"
+        raise ArtifactError(f"{path} was fitted on texts: a gate serves only detectors of numbers.")

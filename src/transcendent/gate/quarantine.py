@@ -1,43 +1,48 @@
 """The quarantine as analysts see it: claim, label, skip, undo.
 
-An item waits, or has a label. Whoever claims waiting items holds them for the time of a lease. When it has
-expired, others may claim them, and no job has to clear anything. An item is claimed in the order: audit
-sample, rejected objects from the least trusted on, objects that somebody skipped.
+An item waits or has a label. Claiming a waiting item holds it for the time of a lease. After that, others may
+claim it; no cleanup job is needed. Claims come in this order: the audit sample, rejected objects (least
+trusted first), skipped objects.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
-from transcendent.gate.features import decode, decode_p_values
+from transcendent.gate.features import decode
 from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED
 
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
-MOST_CLAIMED = 100
+MAX_CLAIMED = 100
 
-_FREE = "state = 0 AND (held_until IS NULL OR held_until <= now())"
-_CLAIM = f"""
-SELECT id FROM item WHERE {_FREE} AND (:skipped OR skipped_by IS DISTINCT FROM :who)
+# The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
+# LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
+# nor get the same item.
+_CLAIM = """
+SELECT id FROM item WHERE state = 0 AND (held_until IS NULL OR held_until <= now())
+    AND (:skipped OR skipped_by IS DISTINCT FROM :who)
 ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 """
 _HOLD = """
 UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
 """
+# The second condition on ids lets the planner skip the other months' partitions of `payload`, too.
 _SHOWN = """
-SELECT item.id, payload.object_id, payload.sender, item.received_at, item.tier, item.state, item.holder,
-    item.held_until, payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence,
-    payload.votes, payload.doubt, payload.p_values, payload.probability, payload.features, item.rank,
-    model.digest AS model, model.classes
+SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
+    payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
+    payload.doubt, payload.p_values, payload.probability, payload.features, model.digest AS model,
+    model.classes
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
 """
-# What has a holder waits, and there is an index of it. Statistics that are not up to date would hide how few
-# these items are, and the planner would read all.
+# Few items have a holder, and an index lists them. With outdated statistics the planner would not know that,
+# and would read the whole table.
 _BY_INDEX = """
 SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
     set_config('max_parallel_workers_per_gather', '0', true)"""
@@ -56,21 +61,22 @@ SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE i
 
 
 class NoItemError(TranscendentError, LookupError):
-    """There is no such item."""
+    """The item does not exist."""
 
 
 class ConflictError(TranscendentError):
-    """An item is not in the state that the request needs; the message says in which it is."""
+    """An item is not in the state that the request needs."""
 
 
 class LabelError(TranscendentError, ValueError):
-    """The label is not one of those that the model of the item knows."""
+    """The label is neither a class of the item's model nor in the setting `labels`."""
 
 
 class Claimed(NamedTuple):
-    """Items that were claimed, and how many more one may hold.
+    """Claimed items, and the number of further items that the analyst may hold.
 
-    If they are fewer than asked for, of those that others hold the number and the end of the first lease.
+    If there are fewer items than requested, ``held`` is the number that others hold, and ``next_free`` is
+    when the first of those leases ends.
     """
 
     items: list[dict[str, Any]]
@@ -80,31 +86,15 @@ class Claimed(NamedTuple):
 
 
 class Quarantine:
-    """The items of a database.
-
-    Parameters
-    ----------
-    engine : Engine
-        Of the database.
-    lease : float
-        Seconds for which claimed items are held.
-    labels : sequence of str
-        Labels to allow beside the classes of the model.
-    most_held : int
-        Items that one analyst may hold.
-    """
+    """The items of a database; the parameters are described in `GateSettings`."""
 
     def __init__(
-        self, engine: Engine, lease: float = 900, labels: Sequence[str] = (), most_held: int = 200
+        self, engine: Engine, lease: float = 900, labels: Sequence[str] = (), max_held: int = 200
     ) -> None:
-        self._engine, self._lease, self._labels = engine, lease, list(labels)
-        self._most_held = most_held
+        self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
     def claim(self, who: str, count: int = 1, *, skipped: bool = False) -> Claimed:
-        """Hold up to ``count`` items that nobody else holds; say what others hold if there are fewer.
-
-        What one has skipped oneself is claimed only if ``skipped``.
-        """
+        """Hold up to ``count`` free items; those that the analyst has skipped only if ``skipped``."""
         with self._engine.begin() as connection:
             room = self._room(connection, who, count)
             given = {"who": who, "count": min(count, room), "skipped": skipped}
@@ -117,14 +107,15 @@ class Quarantine:
             return Claimed(_shown(connection, ids), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
-        """Return how many items one may still hold; leases that have expired are given up for them.
+        """Return the number of items that an analyst may still hold; release expired ones to make room.
 
-        Until then they count, so that the items with a holder are never more than analysts may hold.
+        Until then expired leases count, so the number of items with a holder stays bounded.
         """
-        alone = text(f"{_BY_INDEX}, pg_advisory_xact_lock(hashtextextended(:who, 0))")
-        connection.execute(alone, {"who": who})
+        # One claim of an analyst at a time: two would both count before either holds, and exceed the limit.
+        locked = text(f"{_BY_INDEX}, pg_advisory_xact_lock(hashtextextended(:who, 0))")
+        connection.execute(locked, {"who": who})
         sql = text("SELECT count(*) FROM item WHERE holder = :who")
-        room = self._most_held - int(connection.execute(sql, {"who": who}).scalar_one())
+        room = self._max_held - int(connection.execute(sql, {"who": who}).scalar_one())
         if room < count:
             expired = self._held(connection, who, among="AND held_until <= now()")
             connection.execute(text(_GIVE_BACK), {"ids": expired})
@@ -132,19 +123,19 @@ class Quarantine:
         return max(room, 0)
 
     def held(self, who: str) -> list[dict[str, Any]]:
-        """Return items that somebody holds, no more than can be claimed at once."""
+        """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return _shown(connection, self._held(connection, who)[:MOST_CLAIMED])
+            return _shown(connection, self._held(connection, who)[:MAX_CLAIMED])
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
-        """Hold items for another lease, by default all that are held; return those."""
+        """Restart the lease of items, by default all that are held; return their ids."""
         with self._engine.begin() as connection:
             ids = self._held(connection, who, items)
             self._hold(connection, who, ids)
             return ids
 
     def release(self, who: str, items: Sequence[int] | None = None) -> list[int]:
-        """Give items back, by default all that are held; return those."""
+        """Release items, by default all that are held; return their ids."""
         with self._engine.begin() as connection:
             ids = self._held(connection, who, items)
             connection.execute(text(_GIVE_BACK), {"ids": ids})
@@ -153,7 +144,7 @@ class Quarantine:
     def resolve(
         self, who: str, item: int, label: str, *, reason: str | None = None, note: str | None = None
     ) -> dict[str, Any]:
-        """Give an item that is held its label. The same once more changes nothing."""
+        """Label a held item. Repeating the same label changes nothing."""
         with self._engine.begin() as connection:
             state = _locked(connection, item)
             allowed = [*map(str, state["classes"]), *self._labels]
@@ -170,21 +161,21 @@ class Quarantine:
     def skip(
         self, who: str, item: int, *, reason: str | None = None, note: str | None = None
     ) -> dict[str, Any]:
-        """Pass an item that is held on to others: they see it after everything else."""
+        """Move a held item to the end of the queue, for other analysts."""
         with self._engine.begin() as connection:
             _check_holder(_locked(connection, item), who)
             _set(connection, item, tier=SKIPPED, skipped_by=who, holder=None)
             return _write(connection, item, "skip", who, reason=reason, note=note)
 
     def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
-        """Take back the last label or skip, one's own unless ``anyone``; the item waits again."""
+        """Take back the last label or skip, the analyst's own unless ``anyone``; the item waits again."""
         with self._engine.begin() as connection:
             state, last = _locked(connection, item), _last(connection, item)
             if last is None or last["action"] == "undo":
                 raise ConflictError(f"item {item} has no label or skip to undo.")
             if last["author"] != who and not anyone:
                 raise ConflictError(
-                    f"the last {last['action']} is by {last['author']}: only an operator may undo it."
+                    f"the last {last['action']} is by {last['author']}: only they or an operator may undo it."
                 )
             if state["holder"] not in (None, who) and state["held"]:
                 raise ConflictError(
@@ -202,12 +193,12 @@ class Quarantine:
         with self._engine.connect() as connection:
             found = _shown(connection, [item])
             if not found:
-                raise NoItemError(f"there is no item {item}.")
+                raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
             return {**found[0], "history": [dict(row) for row in history]}
 
     def counts(self) -> dict[str, int]:
-        """Return how many items wait, are held, and have labels."""
+        """Return the numbers of items that wait, are held, and have labels."""
         with self._engine.connect() as connection:
             rows = connection.execute(text(_COUNTED)).all()
             connection.execute(text(_BY_INDEX))
@@ -229,7 +220,10 @@ class Quarantine:
     def _held(
         self, connection: Connection, who: str, items: Sequence[int] | None = None, among: str = ""
     ) -> list[int]:
-        """Return which items somebody holds, of all or of those given, and lock them."""
+        """Lock the items that an analyst holds, or those of ``items``, and return their ids.
+
+        They are locked in the order of ids, so that two requests for the same items cannot deadlock.
+        """
         if items is not None:
             among = "AND id = ANY(:items)"
         sql = f"SELECT id FROM item WHERE holder = :who {among} ORDER BY id FOR UPDATE"
@@ -242,9 +236,10 @@ def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     shown = []
     for row in connection.execute(text(_SHOWN), {"ids": ids}).mappings():
         positions, values = decode(bytes(row["features"]))
-        item = {name: row[name] for name in row if name not in ("features", "tier", "state", "doubt", "rank")}
+        item = {name: row[name] for name in row if name not in ("features", "state")}
         item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
-        item["p_values"] = None if row["p_values"] is None else decode_p_values(bytes(row["p_values"]))
+        p_values = row["p_values"]
+        item["p_values"] = None if p_values is None else np.frombuffer(p_values, dtype="<f8").tolist()
         item["audit"] = row["accepted"]
         item["labelled"] = row["state"] == 1
         item["positions"], item["values"] = positions.tolist(), values.tolist()
@@ -258,17 +253,17 @@ def _locked(connection: Connection, item: int) -> dict[str, Any]:
     FROM item JOIN model ON model.id = item.model WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()
     if found is None:
-        raise NoItemError(f"there is no item {item}.")
+        raise NoItemError(f"item {item} does not exist.")
     return dict(found)
 
 
 def _check_holder(state: dict[str, Any], who: str) -> None:
-    """Refuse unless the item is held. A lease that has expired still counts until somebody else claims it."""
+    """Raise unless the analyst holds the item. An expired lease counts until another claims it."""
     if state["state"] == 1:
-        raise ConflictError("the item has a label already: undo it first.")
+        raise ConflictError("the item already has a label: undo it first.")
     if state["holder"] != who:
         other = f"{state['holder']} holds it" if state["holder"] and state["held"] else "claim it first"
-        raise ConflictError(f"the item is not yours: {other}.")
+        raise ConflictError(f"you do not hold the item: {other}.")
 
 
 def _set(connection: Connection, item: int, **values: Any) -> None:
@@ -285,7 +280,7 @@ def _last(connection: Connection, item: int) -> dict[str, Any] | None:
 
 def _write(connection: Connection, item: int, action: str, who: str, **given: str | None) -> dict[str, Any]:
     values = {"label": None, "reason": None, "note": None, **given}
-    connection.execute(text("SET LOCAL synchronous_commit = on"))  # whatever the role's default is
+    connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
     connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})
     last = _last(connection, item)
     assert last is not None

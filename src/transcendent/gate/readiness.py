@@ -1,4 +1,4 @@
-"""Whether a gate can do what it promises: tried out, not assumed."""
+"""Check whether a gate can decide and store objects, by trying."""
 
 import math
 import time
@@ -11,38 +11,24 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.errors import TranscendentError
+from transcendent.gate.access import LOOK_UP
 from transcendent.gate.database import check_months, check_version
-from transcendent.gate.intake import keeping_for, try_keeping
+from transcendent.gate.intake import try_keeping
 from transcendent.gate.service import Service
 
-KNOWN_FOR = 1  # seconds
-DEADLINE = 2  # seconds in which the database has to answer
-STUCK = 5  # seconds in which objects have to be kept
+KNOWN_FOR = 1  # seconds for which a result is reused
+DEADLINE = 2  # seconds for the database to answer
+STUCK = 5  # seconds for a commit
 SAID_FOR = 3600  # seconds until a warning is repeated
 
 log = structlog.get_logger("transcendent.gate")
 
 
 class Readiness:
-    """What keeps a gate from being ready.
-
-    Parameters
-    ----------
-    service : Service
-        Decides and keeps.
-    engine : Engine
-        Of the database, with a limit on the time of an answer.
-    tokens : bool
-        Whether callers need a token.
-    """
+    """Finds out why a gate is not ready; ``tokens`` is whether callers need one."""
 
     def __init__(
-        self,
-        service: Service,
-        engine: Engine,
-        *,
-        tokens: bool,
-        clock: Callable[[], float] = time.monotonic,
+        self, service: Service, engine: Engine, *, tokens: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._service, self._engine, self._tokens, self._clock = service, engine, tokens, clock
         self._lock = Lock()
@@ -50,7 +36,7 @@ class Readiness:
         self._found: str | None = None
 
     def problem(self) -> str | None:
-        """Return what is wrong, None if nothing is. It is tried once a second, for all who ask."""
+        """Return what is wrong, or None. All calls within a second share one check."""
         with self._lock:
             if self._clock() >= self._known_until:
                 self._found = self._try()
@@ -59,12 +45,12 @@ class Readiness:
 
     def _try(self) -> str | None:
         if not self._service.alive:
-            return "a thread of the gate has died."
-        if keeping_for(self._service.engine) > STUCK:
-            return f"the database has let objects wait for more than {STUCK} seconds."
+            return "a thread of the gate has died: restart the gate."
+        if self._service.committing_for > STUCK:
+            return f"objects have been waiting for the database for more than {STUCK} seconds."
         started = self._clock()
         try:
-            with self._engine.connect() as connection:  # and nothing is committed
+            with self._engine.connect() as connection:  # rolled back
                 self._try_database(connection)
         except TranscendentError as error:
             return str(error)
@@ -72,17 +58,15 @@ class Readiness:
             cause = getattr(error, "orig", None) or error
             log.warning("not ready", error=type(cause).__name__, detail=str(cause)[:300])
             return f"the database cannot be used ({type(cause).__name__})."
-        if self._clock() - started >= DEADLINE:  # such as a connection that had to be replaced
-            return f"the database needed more than {DEADLINE} seconds for an answer."
+        if self._clock() - started >= DEADLINE:  # the engine's timeout is for one connection, not for two
+            return f"the database took more than {DEADLINE} seconds to answer."
         return None
 
     def _try_database(self, connection: Connection) -> None:
         check_version(connection)
         try_keeping(connection)
         if self._tokens:
-            connection.execute(
-                text("SELECT name, role, hash FROM token WHERE id = '' AND revoked_at IS NULL")
-            )
+            connection.execute(text(LOOK_UP), {"id": ""})
         if (warning := check_months(connection)) and self._clock() >= self._said_until:
             self._said_until = self._clock() + SAID_FOR
             log.warning("months run out", detail=warning)

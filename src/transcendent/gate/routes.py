@@ -1,4 +1,4 @@
-"""The routes of the gate, and who may call them."""
+"""The routes of the gate, and the roles that may call them."""
 
 import os
 import tempfile
@@ -38,13 +38,13 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/v1/quarantine/{item}/undo"): ANALYSTS,
     ("GET", "/v1/labelled"): OPERATORS,
 }
-"""Who may call a route; None means everybody. A route without a rule is refused to all."""
+"""Roles that may call a route; None means everybody. A route without a rule is always refused."""
 
 _ANYONE = Caller("anyone", "client")
 
 
 async def authorise(request: Request) -> Caller:
-    """Return who sends a request, if the route's rule lets them."""
+    """Return the caller of a request if the route's rule allows it; raise otherwise."""
     allowed = RULES.get((request.method, request.scope["route"].path), frozenset())
     if allowed is None:
         return _ANYONE
@@ -58,18 +58,14 @@ async def authorise(request: Request) -> Caller:
 async def _caller(request: Request) -> Caller:
     tokens: Tokens | None = request.app.state.tokens
     if tokens is None:
-        _check_local(request)
+        # A web page could otherwise send requests through a user's browser, as an operator.
+        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
+            raise HTTPException(403, "a gate without tokens answers only programs on this machine.")
         return Caller("local", "operator")
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise BadTokenError("a token is needed: Authorization: Bearer tg_...")
+        raise BadTokenError("a token is needed: send the header Authorization: Bearer tg_...")
     return await tokens.caller(token)
-
-
-def _check_local(request: Request) -> None:
-    """Refuse what a page in a browser sends: with no tokens, the browser's user would be an operator."""
-    if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
-        raise HTTPException(403, "a gate without tokens answers programs on this machine only.")
 
 
 Who = Annotated[Caller, Depends(authorise)]
@@ -83,49 +79,51 @@ def _quarantine(request: Request) -> Quarantine:
 Items = Annotated[Quarantine, Depends(_quarantine)]
 
 _PROBLEM: dict[str, Any] = {
-    "model": wire.Trouble,
-    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Trouble"}}},
+    "model": wire.ProblemDetails,
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
 }
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {**_PROBLEM, "description": "The body is not JSON."},
     401: {**_PROBLEM, "description": "The token is missing or not valid."},
     403: {**_PROBLEM, "description": "The role may not do this."},
-    404: {**_PROBLEM, "description": "There is no such item."},
+    404: {**_PROBLEM, "description": "The item does not exist."},
     409: {**_PROBLEM, "description": "The item is in another state."},
     413: {**_PROBLEM, "description": "The request is too large."},
-    415: {**_PROBLEM, "description": "The request does not say that it is JSON."},
-    422: {**_PROBLEM, "description": "The request does not have the form that it needs."},
+    415: {**_PROBLEM, "description": "The header Content-Type is not application/json."},
+    422: {**_PROBLEM, "description": "The request is not valid."},
     503: {**_PROBLEM, "description": "The gate or its database cannot answer now."},
 }
 
-router = APIRouter(responses=_PROBLEMS, dependencies=[Depends(authorise)])  # also of routes to come
+# The dependency holds for every route, so that none can be added without a rule.
+router = APIRouter(responses=_PROBLEMS, dependencies=[Depends(authorise)])
 
 
 @router.get("/healthz", response_model=wire.Health)
 async def healthz(request: Request) -> Any:
-    """Say that the process and its threads live."""
+    """Check that the process and its threads are alive."""
     if not request.app.state.service.alive:
-        raise HTTPException(503, "a thread of the gate has died.")
+        raise HTTPException(503, "a thread of the gate has died: restart the gate.")
     return {"status": "alive"}
 
 
 @router.get("/readyz", response_model=wire.Health)
 def readyz(request: Request) -> Any:
-    """Try whether objects can be decided and kept."""
-    if found := is_ready(request.app):
+    """Check that objects can be decided and stored."""
+    readiness: Readiness = request.app.state.readiness
+    if found := readiness.problem():
         raise HTTPException(503, found)
     return {"status": "ready"}
 
 
 @router.get("/openapi.json", include_in_schema=False)
 def openapi(request: Request, _: Who) -> Any:
-    """Describe the interface."""
+    """Describe the API."""
     return request.app.openapi()
 
 
 @router.get("/v1/model", response_model=wire.Served)
 async def model(request: Request, _: Who) -> Any:
-    """Say which model decides."""
+    """Describe the model that decides."""
     served = request.app.state.service.model
     return {
         "digest": served.digest,
@@ -136,25 +134,19 @@ async def model(request: Request, _: Who) -> Any:
     }
 
 
-_OBJECTS = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": wire.objects_schema()}},
-    }
-}
+_BODY = {"required": True, "content": {"application/json": {"schema": wire.objects_schema()}}}
 
 
-@router.post("/v1/decisions", response_model=wire.Decided, openapi_extra=_OBJECTS)
+@router.post("/v1/decisions", response_model=wire.Decided, openapi_extra={"requestBody": _BODY})
 async def decide(request: Request, caller: Who) -> Response:
-    """Decide about objects; rejected ones are in the quarantine before this answers."""
+    """Decide objects; rejected ones are committed to the quarantine before the answer."""
     service: Service = request.app.state.service
     status, body = await service.answer(await request.body(), caller.name)
-    return Response(
-        body, status, media_type="application/json" if status == 200 else "application/problem+json"
-    )
+    kind = "application/json" if status == 200 else "application/problem+json"
+    return Response(body, status, media_type=kind)
 
 
-@router.get("/v1/quarantine", response_model=wire.Counts)
+@router.get("/v1/quarantine", response_model=wire.QueueCounts)
 def count(quarantine: Items, _: Who) -> Any:
     """Count the items."""
     return quarantine.counts()
@@ -162,7 +154,7 @@ def count(quarantine: Items, _: Who) -> Any:
 
 @router.post("/v1/quarantine/claim", response_model=wire.ClaimedItems)
 def claim(quarantine: Items, caller: Who, asked: wire.Claim) -> Any:
-    """Hold items that nobody else holds, for the time of a lease."""
+    """Hold free items for the time of a lease."""
     return quarantine.claim(caller.name, asked.count, skipped=asked.skipped)._asdict()
 
 
@@ -174,44 +166,44 @@ def held(quarantine: Items, caller: Who) -> Any:
 
 @router.post("/v1/quarantine/renew", response_model=wire.ItemIds)
 def renew(quarantine: Items, caller: Who, asked: wire.Items) -> Any:
-    """Hold items for another lease."""
+    """Restart the lease of items."""
     return {"items": quarantine.renew(caller.name, asked.items)}
 
 
 @router.post("/v1/quarantine/release", response_model=wire.ItemIds)
 def release(quarantine: Items, caller: Who, asked: wire.Items) -> Any:
-    """Give items back without a label."""
+    """Release items without a label."""
     return {"items": quarantine.release(caller.name, asked.items)}
 
 
 @router.get("/v1/quarantine/{item}", response_model=wire.ShownItem)
 def show(quarantine: Items, _: Who, item: wire.ItemId) -> Any:
-    """Show an item, its features and the history of its labels."""
+    """Show an item, its features and its history."""
     return quarantine.show(item)
 
 
 @router.post("/v1/quarantine/{item}/resolve", response_model=wire.Action)
 def resolve(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Resolve) -> Any:
-    """Give an item that the caller holds its label."""
+    """Label an item that the caller holds."""
     return quarantine.resolve(caller.name, item, asked.label, reason=asked.reason, note=asked.note)
 
 
 @router.post("/v1/quarantine/{item}/skip", response_model=wire.Action)
 def skip(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Skip) -> Any:
-    """Pass an item that the caller holds on to others."""
+    """Move an item that the caller holds to the end of the queue, for others."""
     return quarantine.skip(caller.name, item, reason=asked.reason, note=asked.note)
 
 
 @router.post("/v1/quarantine/{item}/undo", response_model=wire.Action)
 def undo(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Undo) -> Any:
-    """Take back the last label or skip of an item: one's own, or as an operator anyone's."""
+    """Take back the last label or skip of an item: the caller's own, or anyone's for operators."""
     return quarantine.undo(caller.name, item, note=asked.note, anyone=caller.role == "operator")
 
 
 @router.get("/v1/labelled", response_class=StreamingResponse)
 def labelled(request: Request, _: Who) -> StreamingResponse:
     """Return all labelled objects as a Parquet file."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - gone with the last reference to it
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - deleted with the last reference to it
     export_labelled(request.app.state.engine, file)
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -220,9 +212,3 @@ def labelled(request: Request, _: Who) -> StreamingResponse:
         headers={"content-length": str(size)},
         media_type="application/vnd.apache.parquet",
     )
-
-
-def is_ready(app: Any) -> str | None:
-    """Return what keeps a gate from being ready, None if nothing does."""
-    readiness: Readiness = app.state.readiness
-    return readiness.problem()

@@ -1,4 +1,4 @@
-"""Start the gate: check what it needs, listen, and serve until a signal ends it."""
+"""Start the gate: check its requirements, listen, and serve until a signal."""
 
 import asyncio
 import errno
@@ -18,30 +18,30 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from transcendent import __version__
 from transcendent.errors import GateSettingsError
 from transcendent.gate import logs
-from transcendent.gate.app import Edge, create_app
+from transcendent.gate.app import RequestMiddleware, create_app
 from transcendent.gate.database import check_role, opened
 from transcendent.gate.model import load_model
-from transcendent.gate.settings import PREFIX, Settings
+from transcendent.gate.settings import PREFIX, GateSettings
 
 log = structlog.get_logger("transcendent.gate")
 
 
-def serve(settings: Settings) -> None:
-    """Serve until a signal ends it. One that dies or hangs is restarted by whatever started it."""
+def serve(settings: GateSettings) -> None:
+    """Serve until a signal. Restarting a gate that died or hangs is the supervisor's work."""
     if settings.artifact is None:
         raise GateSettingsError(
-            f"artifact is not set: name it, as in 'gate serve ARTIFACT', or put it in {PREFIX}ARTIFACT."
+            f"artifact is not set: run 'transcendent gate serve ARTIFACT', or set {PREFIX}ARTIFACT."
         )
     with opened(settings.database.get_secret_value()) as engine:
         check_role(engine)
     if "OMP_NUM_THREADS" not in os.environ:
-        threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer than its machine
+        threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer cores than its machine
     model = load_model(settings.artifact, settings.trusted, settings.public_key)
     listening = listen(settings.host, settings.port, share=settings.share_port)
     logs.set_up(settings.log_level)
-    edge = create_app(settings, model)
+    app = create_app(settings, model)
     config = uvicorn.Config(
-        edge,
+        app,
         http=Connection,
         ws="none",
         lifespan="on",
@@ -49,14 +49,14 @@ def serve(settings: Settings) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=settings.most_connections + 1,
-        timeout_graceful_shutdown=max(1, int(settings.seconds)),
+        limit_concurrency=settings.max_connections + 1,
+        timeout_graceful_shutdown=max(1, int(settings.timeout)),
     )
-    Server(config, edge, settings.seconds).run([listening])
+    Server(config, app, settings.timeout).run([listening])
 
 
 def listen(host: str, port: int, *, share: bool) -> socket.socket:
-    """Return a socket that listens; other gates may listen on its port too if they share it."""
+    """Return a listening socket; with ``share``, other gates may listen on the same port."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048, reuse_port=share)
@@ -64,56 +64,50 @@ def listen(host: str, port: int, *, share: bool) -> socket.socket:
         if error.errno != errno.EADDRINUSE:
             raise GateSettingsError(f"cannot listen on {host}, port {port}: {error.strerror}.") from None
     raise GateSettingsError(
-        f"port {port} of {host} is taken by another process, maybe a gate: end that one, or choose another "
-        "port. For several gates on one port, set share_port for each."
+        f"port {port} of {host} is in use by another process, perhaps a gate: stop that one, or choose "
+        "another port. For several gates on one port, set share_port for each."
     )
 
 
 class Connection(HttpToolsProtocol):
-    """A client's connection, closed at once if there are too many of them."""
+    """A client's connection, which is closed at once if there are too many."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse."""
+        """Open the connection, or close it if there are too many."""
         super().connection_made(transport)
         if len(self.connections) >= (self.limit_concurrency or math.inf):
             transport.abort()
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether a request is arriving, or an answer is not being read."""
+        """Whether a request is still arriving, or the client is not reading the answer."""
         if self.transport.is_closing():
             return True
         if self.cycle is None or self.cycle.response_complete:
-            return self.timeout_keep_alive_task is None  # else uvicorn itself closes it in time
+            return self.timeout_keep_alive_task is None  # otherwise uvicorn closes it in time
         return self.cycle.more_body or self.flow.write_paused
 
     @property
     def progress(self) -> Any:
-        """What changes with each request, and with each part of a long answer."""
+        """A value that changes with each request and with each part of a long answer."""
         return self, self.cycle, self.cycle and self.cycle.expected_content_length
 
 
 class Server(uvicorn.Server):
-    """A server that gives slow clients a limited time, and tells its supervisor that it is ready and alive.
+    """A server that disconnects slow clients, and notifies its supervisor.
 
-    Parameters
-    ----------
-    config : uvicorn.Config
-        Of uvicorn.
-    edge : Edge
-        The application.
-    seconds : float
-        Time for a request to arrive, and for its answer (each megabyte of a long one) to be read.
+    A request has ``timeout`` seconds to arrive. So has its answer, or each megabyte of a long one, to be
+    read.
     """
 
-    def __init__(self, config: uvicorn.Config, edge: Edge, seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: RequestMiddleware, timeout: float) -> None:
         super().__init__(config)
-        self._state, self._seconds = edge.app.state, seconds
+        self._state, self._timeout = app.app.state, timeout
         self._beat, self._every = 0.0, seconds_between_beats()
         self._waiting: dict[Any, float] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, then log it and notify the supervisor."""
         await super().startup(sockets)
         for each in sockets or []:
             host, port = each.getsockname()[:2]
@@ -122,7 +116,7 @@ class Server(uvicorn.Server):
         notify("READY=1")
 
     async def on_tick(self, counter: int) -> bool:
-        """Give a sign of life, and close slow connections: the event loop calls this ten times a second."""
+        """Close slow connections and notify the watchdog; the event loop calls this ten times a second."""
         now = time.monotonic()
         if counter % 10 == 0:
             self._close_slow(now)
@@ -136,17 +130,17 @@ class Server(uvicorn.Server):
         waiting = [each.progress for each in connections if each.waits_for_client]
         self._waiting = {each: self._waiting.get(each, now) for each in waiting}
         for (connection, *_), since in self._waiting.items():
-            if now > since + self._seconds:
+            if now > since + self._timeout:
                 connection.transport.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that it ends, and end."""
+        """Notify the supervisor, then stop."""
         notify("STOPPING=1")
         await super().shutdown(sockets)
 
 
 def notify(state: str) -> None:
-    """Tell the supervisor a state as sd_notify(3) does, if it has named a socket for that."""
+    """Send a state to the supervisor's socket, if it named one, as sd_notify(3) does."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -156,7 +150,7 @@ def notify(state: str) -> None:
 
 
 def seconds_between_beats() -> float | None:
-    """Return half of the time after which the supervisor takes this process for hung, if it does so."""
+    """Return half of the supervisor's watchdog timeout, or None if it has none."""
     wait, process = (os.environ.get(f"WATCHDOG_{name}", "") for name in ("USEC", "PID"))
     if not wait.isdecimal() or process not in ("", str(os.getpid())):
         return None

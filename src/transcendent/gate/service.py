@@ -1,13 +1,12 @@
-"""Decisions about requests: read together, decided together, committed together."""
+"""Decide the objects of requests: requests that wait are decided in one call and committed together."""
 
 import asyncio
 import json
 import math
 import time
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -18,21 +17,23 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.decisions import DOUBTS, Decisions
+from transcendent.gate.batcher import Batcher
 from transcendent.gate.database import DatabaseError
-from transcendent.gate.features import Group, Problem
+from transcendent.gate.features import Group, ObjectProblem, read_rows
 from transcendent.gate.intake import Draw, Kept, keep, to_keep
 from transcendent.gate.model import Model
-from transcendent.gate.together import Together
+from transcendent.tables.bad_rows import find_failing
 
-_TOGETHER = 256 << 10  # bytes of requests that are decided at once
-_COMMITTED = 8 << 20  # bytes of requests that are committed at once
-_SMALL, _SHORT = 8 << 10, 0.005  # bytes of a request, and seconds of a call, that the event loop may decide
+_MAX_DECIDED = 256 << 10  # bytes of requests that are decided in one call
+_MAX_COMMITTED = 8 << 20  # bytes of requests that are committed in one transaction
+_SMALL = 8 << 10  # bytes: the event loop decides requests up to this size,
+_SHORT = 0.005  # as long as a call takes at most this many seconds
 
 log = structlog.get_logger("transcendent.gate")
 
 
 class RefusedError(Exception):
-    """A request is not answered: a status, and what to say."""
+    """A request is refused, with a status and a reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -44,8 +45,8 @@ class NoJSONError(RefusedError):
 
 
 @dataclass(eq=False)
-class Job:
-    """A request: its body, who sent it, and what becomes of it."""
+class Pending:
+    """A request that waits for its answer."""
 
     body: bytes
     sender: str
@@ -57,24 +58,10 @@ class Job:
 
 
 class Service:
-    """Decides about objects with a model, and keeps the rejected ones before it answers.
+    """Decides objects with a model, and stores the rejected ones before it answers.
 
-    Parameters
-    ----------
-    model : Model
-        Decides.
-    number : int
-        Of the model in the database.
-    engine : Engine
-        Of the database.
-    draw : Draw
-        Chooses accepted objects for the audit.
-    most_objects : int
-        Refuse requests of more.
-    seconds : float
-        Answer within this time, or not at all.
-    most_waiting : int
-        Refuse requests while so many bytes of others wait.
+    ``number`` is the model's in the database. Requests are refused while others of more than ``max_waiting``
+    bytes wait.
     """
 
     def __init__(
@@ -84,39 +71,43 @@ class Service:
         engine: Engine,
         draw: Draw,
         *,
-        most_objects: int,
-        seconds: float,
-        most_waiting: int,
+        max_objects: int,
+        timeout: float,
+        max_waiting: int,
     ) -> None:
-        self.model, self.engine = model, engine
-        self._number, self._draw = number, draw
-        self._small: list[Job] = []
+        self.model = model
+        self._number, self._engine, self._draw = number, engine, draw
+        self._small: list[Pending] = []
         self._took = math.inf
-        self._most_objects, self._seconds, self._most_waiting = most_objects, seconds, most_waiting
-        self._deciding = Together(self._decide, lambda job: len(job.body), _TOGETHER, "decide")
-        self._retrying = Together(self._retry, lambda job: len(job.body), 1, "retry")
-        self._searching = Together(self._search, lambda job: len(job.body), 1, "search")
-        self._committing = Together(self._commit, lambda job: len(job.body), _COMMITTED, "commit")
+        self._max_objects, self._timeout, self._max_waiting = max_objects, timeout, max_waiting
+        self._deciding = Batcher(self._decide, _size, _MAX_DECIDED, "decide")
+        self._retrying = Batcher(self._retry, _size, 1, "retry")
+        self._searching = Batcher(self._search, _size, 1, "search")
+        self._committing = Batcher(self._commit, _size, _MAX_COMMITTED, "commit")
+        self._threads = self._deciding, self._retrying, self._searching, self._committing
+        self._commit_began: float | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether all threads still work."""
+        """Whether all threads are running."""
         return all(thread.alive for thread in self._threads)
 
+    @property
+    def committing_for(self) -> float:
+        """Seconds since the current commit began, 0 if there is none."""
+        began = self._commit_began
+        return 0.0 if began is None else time.monotonic() - began
+
     def close(self) -> None:
-        """Finish what was begun, and stop."""
+        """Finish the requests that wait, and stop."""
         for thread in self._threads:
             thread.close()
 
-    @property
-    def _threads(self) -> "tuple[Together[Job], ...]":
-        return self._deciding, self._retrying, self._searching, self._committing
-
     async def answer(self, body: bytes, sender: str) -> tuple[int, bytes]:
-        """Return status and body of the answer to a request; raise `RefusedError` if there is none."""
-        if sum(thread.waiting for thread in self._threads) > self._most_waiting:
-            raise RefusedError(503, "too many requests wait: try again later.")
-        job = Job(body, sender, asyncio.get_running_loop().create_future())
+        """Return the status and body of the answer to a request, or raise `RefusedError`."""
+        if sum(thread.waiting for thread in self._threads) > self._max_waiting:
+            raise RefusedError(503, "too many requests are waiting: try again later.")
+        job = Pending(body, sender, asyncio.get_running_loop().create_future())
         if len(body) > _SMALL or self._took > _SHORT or any(thread.busy for thread in self._threads[:3]):
             self._deciding.put([job])
         else:
@@ -124,34 +115,54 @@ class Service:
             if len(self._small) == 1:
                 job.future.get_loop().call_soon(self._decide_small)
         try:
-            return await asyncio.wait_for(job.future, self._seconds)
+            return await asyncio.wait_for(job.future, self._timeout)
         except TimeoutError:
             raise RefusedError(
-                503, f"there was no answer within {self._seconds:g} seconds: try again."
+                503, f"there was no answer within {self._timeout:g} seconds: try again."
             ) from None
 
     def _decide_small(self) -> None:
-        """Answer small requests that came at once, on the event loop; a thread takes them if that fails.
+        """Answer small requests on the event loop, in one call per turn, or in a thread if that fails.
 
-        To hand a request to a thread and back takes longer than most detectors need for one object.
+        Handing a request to a thread and back takes longer than most detectors need for one object.
         """
         jobs, self._small = self._small, []
         read = self._read(jobs)
         if read and not self._is_answered(read):
             self._deciding.put(read)
 
-    def _decide(self, jobs: list[Job]) -> None:
-        """Answer requests together; other threads take those that fail, so that none waits for them."""
-        self._answer_together(self._read(jobs))
+    def _decide(self, jobs: list[Pending]) -> None:
+        """Answer requests in one call, and in parts if that fails.
 
-    def _read(self, jobs: list[Job]) -> list[Job]:
-        """Read the objects of requests; return those that have some to be decided."""
+        Most failures are a missing value or a number that is too large. So requests that stand out by their
+        largest value are tried one by one, and the others again together. If that fails as well, failing
+        parts are halved, in a limited number of calls, and the rest is tried one by one. Other threads try
+        and search single requests, so that no later request waits for that.
+        """
+        jobs = self._read(jobs)
+        if not jobs or self._is_answered(jobs):
+            return
+        if len(jobs) == 1:
+            self._searching.put(jobs)
+            return
+        others, outliers = _split_outliers(jobs, [self._largest(job) for job in jobs])
+        self._retrying.put(outliers)
+        failing, unknown = find_failing(
+            len(others),
+            lambda part: not self._is_answered([others[i] for i in part]),
+            1 + 2 * len(others).bit_length(),
+        )
+        self._searching.put([others[i] for i in failing])
+        self._retrying.put([others[i] for i in unknown])
+
+    def _read(self, jobs: list[Pending]) -> list[Pending]:
+        """Read the objects of requests; return the requests that could be read."""
         read = []
         for job in jobs:
             if job.future.cancelled():
                 continue
             try:
-                job.objects = read_objects(job.body, self._most_objects)
+                job.objects = read_objects(job.body, self._max_objects)
                 read.append(job)
             except NoJSONError:
                 self._searching.put([job])
@@ -160,68 +171,40 @@ class Service:
                 self._pass_on([job])
         return read
 
-    def _answer_together(self, jobs: list[Job]) -> None:
-        """Answer requests in one call, and in parts if that fails.
-
-        Most that fail have a missing value or too large a number. So requests that stand out by their largest
-        values are tried one by one, and the others again together. If that fails, too, parts that fail are
-        halved, in a limited number of calls, and what is left is tried one by one.
-        """
-        if not jobs or self._is_answered(jobs):
-            return
-        if len(jobs) == 1:
-            self._searching.put(jobs)
-            return
-        others, outstanding = _outstanding(jobs, [self._largest(job) for job in jobs])
-        self._retrying.put(outstanding)
-        parts = deque([others])
-        for _ in range(1 + 2 * len(others).bit_length()):
-            if not parts:
-                break
-            part = parts.popleft()
-            if self._is_answered(part):
-                continue
-            if len(part) == 1:
-                self._searching.put(part)
-            else:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-        for part in parts:
-            self._retrying.put(part)
-
-    def _is_answered(self, jobs: list[Job]) -> bool:
-        """Answer requests in one call, and pass them on; return False if that fails."""
+    def _is_answered(self, jobs: list[Pending]) -> bool:
+        """Answer requests in one call and pass them on; return False if the call fails."""
         started = time.perf_counter()
         try:
             self._answer(jobs)
         except Exception:
             return False
         finally:
-            if sum(len(job.body) for job in jobs) <= _TOGETHER // 8:
+            if sum(map(_size, jobs)) <= _MAX_DECIDED // 8:
                 self._took = time.perf_counter() - started
         self._pass_on(jobs)
         return True
 
-    def _largest(self, job: Job) -> float:
-        """Return the largest absolute value of a request, infinite if one is missing or it cannot be read."""
+    def _largest(self, job: Pending) -> float:
+        """Return the largest absolute value in a request; infinity if a value is missing or unreadable."""
         try:
-            rows = [group.rows for group in self.model.layout.read(job.objects).groups]
+            rows = [group.rows for group in read_rows(self.model.layout, job.objects).groups]
             values = [np.abs(each.data if sp.issparse(each) else np.asarray(each)) for each in rows]
             return float(max((np.nan_to_num(each, nan=np.inf).max(initial=0) for each in values), default=0))
         except Exception:
             return np.inf
 
-    def _retry(self, jobs: list[Job]) -> None:
-        """Answer each of some requests alone; another thread searches those that fail."""
+    def _retry(self, jobs: list[Pending]) -> None:
+        """Answer requests one by one; another thread searches those that fail."""
         for job in jobs:
             if not job.future.cancelled() and not self._is_answered([job]):
                 self._searching.put([job])
 
-    def _search(self, jobs: list[Job]) -> None:
-        """Answer each of some requests alone, and find out what is wrong in it."""
+    def _search(self, jobs: list[Pending]) -> None:
+        """Answer requests one by one, and find the bad objects in each."""
         jobs = [job for job in jobs if not job.future.cancelled()]
         for job in jobs:
             try:
-                job.objects = job.objects or read_objects(job.body, self._most_objects, leniently=True)
+                job.objects = job.objects or read_objects(job.body, self._max_objects, leniently=True)
                 self._answer([job], search=True)
             except RefusedError as error:
                 job.error = error
@@ -230,17 +213,17 @@ class Service:
                 job.error = error
         self._pass_on(jobs)
 
-    def _pass_on(self, jobs: list[Job]) -> None:
+    def _pass_on(self, jobs: list[Pending]) -> None:
         self._committing.put([job for job in jobs if job.kept])
         _finish([job for job in jobs if not job.kept])
 
-    def _answer(self, jobs: list[Job], *, search: bool = False) -> None:
-        """Decide the objects of several requests, and write down each answer."""
+    def _answer(self, jobs: list[Pending], *, search: bool = False) -> None:
+        """Decide the objects of several requests, and set their answers."""
         objects = [each for job in jobs for each in job.objects]
-        parsed = self.model.layout.read(objects)
+        parsed = read_rows(self.model.layout, objects)
         answers: list[dict[str, Any] | None] = [None] * len(objects)
         ends = np.cumsum([len(job.objects) for job in jobs])
-        kept: list[tuple[Job, Kept]] = []
+        kept: list[tuple[Pending, Kept]] = []
         for group in parsed.groups:
             for part, decisions in self._decide_group(group, parsed.problems, search):
                 places = part.places.tolist()
@@ -248,38 +231,34 @@ class Service:
                 for place, answer in zip(places, to_answers(ids, decisions), strict=True):
                     answers[place] = answer
                 whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
-                kept += self._choose(whose, ids, part.rows, decisions)
+                senders = [job.sender for job in whose]
+                stored = to_keep(self.model, self._number, self._draw, ids, senders, part.rows, decisions)
+                kept += [(whose[place], each) for place, each in stored.items()]
         start = 0
         for job, end in zip(jobs, ends.tolist(), strict=True):
             problems = {p - start: found for p, found in parsed.problems.items() if start <= p < end}
             job.answer = write_answer(self.model.digest, answers[start:end], parsed.ids[start:end], problems)
             start = end
-        for job, each in kept:  # last, since what failed is answered again
+        for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
 
     def _decide_group(
-        self, group: Group, problems: dict[int, Problem], search: bool
+        self, group: Group, problems: dict[int, ObjectProblem], search: bool
     ) -> list[tuple[Group, Decisions]]:
         group = self.model.refuse_missing(group, problems)
         if len(group.places) == 0:
             return []
         return self.model.search(group, problems) if search else [(group, self.model.decide(group.rows))]
 
-    def _choose(
-        self, whose: list[Job], ids: list[str], rows: Any, decisions: Decisions
-    ) -> list[tuple[Job, Kept]]:
-        senders = [job.sender for job in whose]
-        kept = to_keep(self.model, self._number, self._draw, ids, senders, rows, decisions)
-        return [(whose[place], each) for place, each in kept.items()]
-
-    def _commit(self, jobs: list[Job]) -> None:
-        jobs = [job for job in jobs if not job.future.cancelled()]  # nobody waits for these
+    def _commit(self, jobs: list[Pending]) -> None:
+        jobs = [job for job in jobs if not job.future.cancelled()]  # their senders have gone or timed out
         if not jobs:
             return
+        self._commit_began = time.monotonic()
         try:
-            keep(self.engine, [each for job in jobs for each in job.kept])
+            keep(self._engine, [each for job in jobs for each in job.kept])
         except (SQLAlchemyError, psycopg.Error, DatabaseError) as error:
-            said = str(getattr(error, "orig", error)).partition("\n")[0]  # what follows may quote objects
+            said = str(getattr(error, "orig", error)).partition("\n")[0]  # later lines may quote objects
             log.error("nothing was kept", error=type(error).__name__, detail=said[:300])
             for job in jobs:
                 job.error = RefusedError(
@@ -289,28 +268,34 @@ class Service:
             log.error("nothing was kept", error=type(error).__name__)
             for job in jobs:
                 job.error = error
+        finally:
+            self._commit_began = None
         _finish(jobs)
 
 
-def _outstanding(jobs: list[Job], sizes: list[float]) -> tuple[list[Job], list[Job]]:
-    """Part requests at the largest step between sizes; those above it are at most half of all."""
+def _size(job: Pending) -> int:
+    return len(job.body)
+
+
+def _split_outliers(jobs: list[Pending], sizes: list[float]) -> tuple[list[Pending], list[Pending]]:
+    """Split requests at the largest step between their sizes; at most half of them are above it."""
     order = np.argsort(sizes, kind="stable")
     steps = np.diff(np.log1p(np.minimum(sizes, np.finfo(float).max))[order])
     above = 1 + int(np.argmax(steps[::-1][: max(1, len(jobs) // 2)]))
     return [jobs[i] for i in order[:-above]], [jobs[i] for i in order[-above:]]
 
 
-def _finish(jobs: list[Job]) -> None:
-    """Hand answers to those who wait for them, in one call of each event loop."""
-    by_loop: dict[Any, list[Job]] = {}
+def _finish(jobs: list[Pending]) -> None:
+    """Set the answers of requests, in one call per event loop."""
+    by_loop: dict[Any, list[Pending]] = {}
     for job in jobs:
         by_loop.setdefault(job.future.get_loop(), []).append(job)
     for loop, done in by_loop.items():
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(_hand_over, done)
+            loop.call_soon_threadsafe(_set_results, done)
 
 
-def _hand_over(jobs: list[Job]) -> None:
+def _set_results(jobs: list[Pending]) -> None:
     for job in jobs:
         if job.future.done():
             continue
@@ -320,13 +305,13 @@ def _hand_over(jobs: list[Job]) -> None:
             job.future.set_result(job.answer)
 
 
-def read_objects(body: bytes, most: int, *, leniently: bool = False) -> list[Any]:
-    """Return the objects of a request; of one that is not quite JSON only if it is read leniently."""
+def read_objects(body: bytes, max_objects: int, *, leniently: bool = False) -> list[Any]:
+    """Return the objects of a request; ``leniently`` also reads NaN and other deviations from JSON."""
     said = _read_leniently(body) if leniently else _read(body)
     if type(said) is not dict or said.keys() != {"objects"} or type(said["objects"]) is not list:
-        raise RefusedError(422, 'the body is {"objects": [...]}, with nothing else in it.')
-    if len(said["objects"]) > most:
-        raise RefusedError(413, f"{len(said['objects']):,} objects; a request has at most {most:,}.")
+        raise RefusedError(422, 'the body must be {"objects": [...]} and nothing else.')
+    if (n := len(said["objects"])) > max_objects:
+        raise RefusedError(413, f"{n:,} objects; a request has at most {max_objects:,}: send fewer at once.")
     return list(said["objects"])
 
 
@@ -338,64 +323,49 @@ def _read(body: bytes) -> Any:
 
 
 def _read_leniently(body: bytes) -> Any:
-    """Return what JSON says beside NaN, infinite numbers or halves of characters, which some programs write.
+    """Parse JSON that may contain NaN, infinity or halves of characters, as some programs write it.
 
-    Python's reader takes them, and is many times slower.
+    Python's parser accepts these, but is many times slower than orjson.
     """
     try:
         return json.loads(body.decode(), parse_constant=_Constant, parse_int=_whole_number)
     except (ValueError, RecursionError):
-        return _read(body)  # which says what is wrong
+        return _read(body)  # raises an error that describes the problem
 
 
-class _Constant(NamedTuple):
-    """NaN or Infinity, which is not a number to the gate: a missing value is null."""
+class _Constant(str):
+    """NaN or Infinity in a request. The gate accepts neither: null is a missing value."""
 
-    name: str
-
-    def __repr__(self) -> str:
-        return self.name
+    __repr__ = str.__str__
 
 
 def _whole_number(digits: str) -> int | float:
-    return int(digits) if len(digits) < 20 else float(digits)  # which may be infinite
+    return int(digits) if len(digits) < 20 else float(digits)  # inf if there are too many
 
 
 def to_answers(ids: list[str], decisions: Decisions) -> list[dict[str, Any]]:
-    """Return the decisions, one dictionary an object."""
-    n = len(decisions)
-    doubts: list[str | None] = [None] * n
+    """Return the decisions as one dictionary per object."""
+    nothing: list[Any] = [None] * len(decisions)
+    doubts, accepted = nothing, decisions.accepted.tolist()
     if decisions.doubts is not None:
-        kinds = zip(decisions.doubts.tolist(), decisions.accepted.tolist(), strict=True)
-        doubts = [None if accepted else DOUBTS[kind] for kind, accepted in kinds]
-    columns = zip(
-        ids,
-        decisions.labels.tolist(),
-        decisions.accepted.tolist(),
-        decisions.credibility.tolist(),
-        decisions.confidence.tolist(),
-        [None] * n if decisions.votes is None else decisions.votes.tolist(),
-        doubts,
-        strict=True,
-    )
-    return [
-        {
-            "id": name,
-            "label": label,
-            "accepted": accepted,
-            "credibility": credibility,
-            "confidence": confidence,
-            "votes": votes,
-            "doubt": doubt,
-        }
-        for name, label, accepted, credibility, confidence, votes, doubt in columns
-    ]
+        kinds = zip(decisions.doubts.tolist(), accepted, strict=True)
+        doubts = [None if is_accepted else DOUBTS[kind] for kind, is_accepted in kinds]
+    columns = {
+        "id": ids,
+        "label": decisions.labels.tolist(),
+        "accepted": accepted,
+        "credibility": decisions.credibility.tolist(),
+        "confidence": decisions.confidence.tolist(),
+        "votes": nothing if decisions.votes is None else decisions.votes.tolist(),
+        "doubt": doubts,
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def write_answer(
-    model: str, answers: list[dict[str, Any] | None], ids: list[Any], problems: dict[int, Problem]
+    model: str, answers: list[dict[str, Any] | None], ids: list[Any], problems: dict[int, ObjectProblem]
 ) -> tuple[int, bytes]:
-    """Return status and body: 200, or 422 if there are problems; the other objects have their decisions."""
+    """Return status and body: 200, or 422 with the problems and the decisions about the other objects."""
     if not problems:
         return 200, orjson.dumps({"model": model, "decisions": answers})
     errors = [
@@ -407,18 +377,10 @@ def write_answer(
         for place, problem in sorted(problems.items())
     ]
     detail = f"{len(errors)} of {len(answers)} objects cannot be decided; errors says why."
-    return 422, orjson.dumps(
-        {
-            "title": "Unprocessable",
-            "status": 422,
-            "detail": detail,
-            "errors": errors,
-            "model": model,
-            "decisions": answers,
-        }
-    )
+    said = {"title": "Unprocessable", "status": 422, "detail": detail, "errors": errors}
+    return 422, orjson.dumps({**said, "model": model, "decisions": answers})
 
 
 def _as_text(said: str) -> str:
-    """Return what was sent so that it can be written: halves of characters cannot."""
+    """Escape halves of characters, which cannot be written."""
     return said.encode(errors="backslashreplace").decode()

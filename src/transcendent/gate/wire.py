@@ -1,4 +1,4 @@
-"""What goes over the wire, as the description of the API has it."""
+"""Requests and responses of the API."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -6,59 +6,60 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from transcendent.gate.features import LONGEST_ID
-from transcendent.gate.quarantine import LONGEST_LABEL, LONGEST_NOTE, MOST_CLAIMED
+from transcendent.gate.quarantine import LONGEST_LABEL, LONGEST_NOTE, MAX_CLAIMED
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL, pattern=_PRINTABLE)]
 Short = Annotated[str, StringConstraints(max_length=LONGEST_LABEL, pattern=_PRINTABLE)]
 Note = Annotated[str, StringConstraints(max_length=LONGEST_NOTE, pattern=r"^[^\x00]*$")]
 ItemId = Annotated[int, Field(ge=0, lt=2**63)]
+ObjectId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
 Number = float | None
 
 
 class Message(BaseModel):
-    """A message with nothing in it but what is described."""
+    """A request body without undeclared fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Dense(Message):
-    """An object with one value a feature."""
+    """An object with one value per feature."""
 
-    id: str = Field(min_length=1, max_length=LONGEST_ID)
+    id: ObjectId
     values: list[Number]
 
 
 class Sparse(Message):
     """An object with the features that are not zero."""
 
-    id: str = Field(min_length=1, max_length=LONGEST_ID)
+    id: ObjectId
     positions: list[Annotated[int, Field(ge=0)]]
     values: list[Number]
 
 
 class Named(Message):
-    """An object with values by the names of features."""
+    """An object with values by feature name."""
 
-    id: str = Field(min_length=1, max_length=LONGEST_ID)
+    id: ObjectId
     features: dict[str, Number]
 
 
-class Objects(Message):
+class DecideRequest(Message):
     """Objects to decide about."""
 
     objects: list[Dense | Sparse | Named]
 
 
 def objects_schema() -> dict[str, Any]:
-    """Return the schema of `Objects` without references: the body is read by hand, so nothing else has it."""
-    schema = Objects.model_json_schema()
+    """Return the schema of `DecideRequest` without references, whose targets the OpenAPI document lacks."""
+    schema = DecideRequest.model_json_schema()
     schema["properties"]["objects"]["items"]["anyOf"] = list(schema.pop("$defs").values())
     return schema
 
 
 class Decision(BaseModel):
-    """The detector's answer about an object, and whether to trust it."""
+    """The detector's label for an object, and whether to trust it."""
 
     id: str
     label: str | int | float | bool
@@ -77,15 +78,15 @@ class Decided(BaseModel):
 
 
 class FieldError(BaseModel):
-    """What is wrong, and where."""
+    """A problem with a field."""
 
     field: str
     message: str
     id: str | None = None
 
 
-class Trouble(BaseModel):
-    """Why a request was not answered; of decisions, those that could be made (null where none could)."""
+class ProblemDetails(BaseModel):
+    """Why a request failed. ``decisions`` has those that could be made, and null for bad objects."""
 
     title: str
     status: int
@@ -96,9 +97,9 @@ class Trouble(BaseModel):
 
 
 class Claim(Message):
-    """How many items to claim, and whether those that the caller has skipped are among them."""
+    """The number of items to claim, and whether to include those that the caller has skipped."""
 
-    count: int = Field(1, ge=1, le=MOST_CLAIMED)
+    count: int = Field(1, ge=1, le=MAX_CLAIMED)
     skipped: bool = False
 
 
@@ -109,7 +110,7 @@ class Items(Message):
 
 
 class Resolve(Message):
-    """A label, and why."""
+    """A label, and the reason for it."""
 
     label: Label
     reason: Short | None = None
@@ -117,20 +118,20 @@ class Resolve(Message):
 
 
 class Skip(Message):
-    """Why an item is passed on."""
+    """Why an item is skipped."""
 
     reason: Short | None = None
     note: Note | None = None
 
 
 class Undo(Message):
-    """Why a label is taken back."""
+    """Why a label or a skip is taken back."""
 
     note: Note | None = None
 
 
 class Action(BaseModel):
-    """A line of the history of labels."""
+    """An entry in an item's history."""
 
     id: int
     action: str
@@ -167,13 +168,16 @@ class Item(BaseModel):
 
 
 class ShownItem(Item):
-    """An object in the quarantine, with the history of its labels."""
+    """An object in the quarantine, with its history."""
 
     history: list[Action]
 
 
 class ClaimedItems(BaseModel):
-    """Claimed items; how many more one may hold; if fewer than asked for, what others hold and until when."""
+    """Claimed items, and the number of further items that the caller may hold.
+
+    If there are fewer than requested, ``held`` and ``next_free`` tell what others hold and until when.
+    """
 
     items: list[Item]
     room: int
@@ -187,8 +191,8 @@ class ItemIds(BaseModel):
     items: list[int]
 
 
-class Counts(BaseModel):
-    """How many items wait, by why they do, are held, and have labels."""
+class QueueCounts(BaseModel):
+    """The numbers of items that wait, in all and by tier, are held, and have labels."""
 
     waiting: int
     audit: int
@@ -209,7 +213,7 @@ class Served(BaseModel):
 
 
 class Health(BaseModel):
-    """Whether the gate lives, or is ready."""
+    """Whether the gate is alive or ready."""
 
     status: str
     problem: str | None = None

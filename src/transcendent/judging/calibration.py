@@ -11,7 +11,6 @@ from scipy.stats import rankdata
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
 from transcendent.errors import CalibrationError, CalibrationWarning
-from transcendent.judging.merging import Merging
 from transcendent.judging.pvalues import (
     Bags,
     Form,
@@ -20,13 +19,14 @@ from transcendent.judging.pvalues import (
     merge_ties,
     rounding,
 )
+from transcendent.merging import Merging
 from transcendent.thresholds.base import Search, SearchResult
-from transcendent.thresholds.guaranteed import drawn_apart
+from transcendent.thresholds.guaranteed import held_out_mask
 
 CalibrationLabel = Literal["predicted", "true"]
 
 _FEW = 20
-_MOST_RANKED = 1 << 14
+_MAX_RANKED = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class AlphaAssessment:
 
     Attributes
     ----------
-    classes : array of shape (classes,)
-        The labels there are.
+    classes : array
+        The labels.
+    p_values : array of shape (m,)
+        One for each object, or for each object and class.
     labels : array of shape (m,)
-        Which class each p-value is for: the predicted label, or every class in turn.
+        The class that each of the m ``p_values`` is for: the predicted label, or every class in turn.
     correct : bool array of shape (m,)
         Whether that class is the object's true label.
-    p_values : array of shape (m,)
-        The p-values.
     """
 
     classes: AnyArray
@@ -53,7 +53,7 @@ class AlphaAssessment:
     p_values: FloatArray
 
     def quartiles(self) -> dict[tuple[Any, str], FloatArray]:
-        """Return the three quartiles per class and group; a group without objects has NaN."""
+        """Return the three quartiles per class and group, NaN for a group without objects."""
         out = {}
         for label in self.classes.tolist():
             for name, right in (("correct", True), ("incorrect", False)):
@@ -64,37 +64,37 @@ class AlphaAssessment:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Scores, true and predicted labels of the calibration objects, and what follows from them.
+    """Scores and labels of the calibration objects, and the p-values they have.
 
     Attributes
     ----------
-    classes : array of shape (classes,)
-        The labels there are.
+    classes : array
+        The labels.
     scores : array of shape (n, classes) or (n, classes, members)
-        Nonconformity, one column per class; of a combined measure, that of each member.
+        Nonconformity for each class; a combined measure has one for each member.
     actual, predicted : int arrays of shape (n,)
         True and predicted labels, as positions in ``classes``.
-    form : {"paper", "plus_one"}
-        Which p-value.
+    p_value : {"paper", "plus_one"}
+        The form of p-values.
     label : {"predicted", "true"}
-        Which label's p-value stands for a calibration object when thresholds are searched.
+        The label whose p-value is used to search thresholds.
     merging : Merging or None
-        How the members are merged.
+        The rule that merges members, if there are any.
     apart : int or None
-        Seed of the draw of the objects that are in no bag, and only test thresholds; of none if None.
+        Seed that draws the objects that only test thresholds and are in no bag; None draws no objects.
     """
 
     classes: AnyArray
     scores: FloatArray
     actual: IntArray
     predicted: IntArray
-    form: Form = "paper"
+    p_value: Form = "paper"
     label: CalibrationLabel = "predicted"
     merging: Merging | None = None
     apart: int | None = None
 
     def __post_init__(self) -> None:
-        check_form(self.form)
+        check_form(self.p_value)
         check_calibration_label(self.label)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,13 +106,8 @@ class Calibration:
         """Number of calibration objects of each class in the bags."""
         return np.bincount(self.actual[self._bagged], minlength=len(self.classes))
 
-    @property
-    def answer_counts(self) -> IntArray:
-        """Number of calibration objects predicted as each class."""
-        return np.bincount(self.predicted, minlength=len(self.classes))
-
     def merge(self, scores: FloatArray) -> FloatArray:
-        """Merge the members' scores of new objects, if there are members, into (n, classes) scores."""
+        """Return (n, classes) scores of new objects, merged if there are members."""
         return scores if self.merging is None else self.merging.scores(self.member_p_values(scores))
 
     @cached_property
@@ -121,7 +116,7 @@ class Calibration:
         return self.scores if self.merging is None else self.merging.scores(self._own_member_p_values)
 
     def check_bags(self, user: str) -> None:
-        """Refuse a draw that left the bag of some class without objects."""
+        """Refuse a draw that left the bag of some class empty."""
         if len(empty := self.classes[self.counts == 0]):
             raise CalibrationError(
                 f"{user} compares with 30% of the calibration objects, drawn at random, and none of them has "
@@ -138,24 +133,24 @@ class Calibration:
     def p_values(self) -> FloatArray:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
         rows = self._bagged
-        p = self.bags.left_out_p_values(self.merged[rows], self.actual[rows], self.form)
+        p = self.bags.left_out_p_values(self.merged[rows], self.actual[rows], self.p_value)
         if self.apart is None:
             return p
-        everybody = self.bags.p_values(self.merged, self.form)
-        everybody[rows] = p
-        return everybody
+        of_all = self.bags.p_values(self.merged, self.p_value)
+        of_all[rows] = p
+        return of_all
 
     @property
     def tested(self) -> BoolArray:
-        """Which objects are in no bag, and only test thresholds."""
+        """Mask of the objects that only test thresholds and are in no bag."""
         n = len(self.actual)
-        return np.zeros(n, dtype=bool) if self.apart is None else drawn_apart(n, self.apart)
+        return np.zeros(n, dtype=bool) if self.apart is None else held_out_mask(n, self.apart)
 
     @property
     def repeated(self) -> int:
-        """Number of objects that test whose scores and labels equal those of an earlier one of them.
+        """Number of test objects whose scores and labels equal those of an earlier test object.
 
-        These are repeated rows, or rows that the measure does not tell apart.
+        They are repeated rows, or rows that the measure cannot distinguish.
         """
         tested = self.tested
         if not tested.any():
@@ -168,42 +163,42 @@ class Calibration:
 
     @cached_property
     def _bagged(self) -> Any:
-        """Which objects are in the bags."""
+        """Index of the objects in the bags."""
         return slice(None) if self.apart is None else ~self.tested
 
     @cached_property
     def _member_bags(self) -> list[Bags]:
         assert self.merging is not None
-        members = enumerate(np.moveaxis(self.scores, -1, 0))
-        pools = self.merging.pools
-        rows = self._bagged
-        return [Bags.of(own[rows], self.actual[rows], self.classes, pooled=pools(m)) for m, own in members]
+        pools, actual = self.merging.pools, self.actual[self._bagged]
+        members = enumerate(np.moveaxis(self.scores[self._bagged], -1, 0))
+        return [Bags.of(own, actual, self.classes, pooled=pools(m)) for m, own in members]
 
     def member_p_values(self, scores: FloatArray) -> FloatArray:
-        """Return (n, classes, members) p-values; each object counts as a member of its bag."""
-        tables = enumerate(self._member_bags)
-        return np.stack([table.p_values(scores[:, :, m], "plus_one") for m, table in tables], axis=-1)
+        """Return (n, classes, members) p-values of new objects, in the form ``"plus_one"``."""
+        members = enumerate(self._member_bags)
+        return np.stack([bags.p_values(scores[:, :, m], "plus_one") for m, bags in members], axis=-1)
 
     def credibility(self, codes: IntArray, scores: FloatArray) -> FloatArray:
-        """Return the p-values of new objects' scores for one label each, given as positions."""
+        """Return the p-value of each new object for one label, given as its position."""
         out = np.empty(len(codes))
         for c in range(len(self.classes)):
             own = np.flatnonzero(codes == c)
             merged = scores[own, c]
             if self.merging is not None:
-                bags = enumerate(self._member_bags)
-                p = [table.p_values_of(c, merged[:, m], "plus_one") for m, table in bags]
+                members = enumerate(self._member_bags)
+                p = [bags.p_values_of(c, merged[:, m], "plus_one") for m, bags in members]
                 merged = self.merging.scores(np.stack(p, axis=-1))
-            out[own] = self.bags.p_values_of(c, merged, self.form)
+            out[own] = self.bags.p_values_of(c, merged, self.p_value)
         return out
 
     @property
     def _own_member_p_values(self) -> FloatArray:
         """(n, classes, members) p-values of the calibration objects.
 
-        Of a member of the bag it is the smallest one it could have beside a new object: counted once, and
-        divided by the size of the bag with the new object in it. So new objects' p-values stay valid. They
-        can be a few steps too high: one for each calibration object that its true p-value ranks elsewhere.
+        An object in the bag gets the smallest p-value it could have beside a new object: itself counted once,
+        and divided by the size of the bag with the new object in it. So the p-values of new objects stay
+        valid. They can be a few steps too high: one for each calibration object that would otherwise rank
+        on the other side of the new one.
         """
         p, actual = self.member_p_values(self.scores), self.actual[self._bagged]
         own = (np.arange(len(p))[self._bagged], actual)
@@ -212,7 +207,7 @@ class Calibration:
         return p
 
     def credibility_and_confidence(self) -> tuple[FloatArray, FloatArray]:
-        """Return both values of the calibration objects, for the label that ``label`` names."""
+        """Return both values of the calibration objects, for the labels that ``label`` names."""
         codes = self.predicted if self.label == "predicted" else self.actual
         return credibility_and_confidence(self.p_values, codes)
 
@@ -225,7 +220,7 @@ class Calibration:
         """Split p-values into those of correct and of incorrect answers.
 
         Label-conditional: each object's p-value for its predicted label. Otherwise each object counts once
-        for every class, as if it had been predicted so, which gives every class incorrect answers to show.
+        for every class, as if it had been predicted as that class, so every class has incorrect answers.
         """
         n, k = self.p_values.shape
         if label_conditional:
@@ -237,20 +232,20 @@ class Calibration:
 
 
 def check_calibration_label(label: Any) -> None:
-    """Refuse a ``calibration_label`` that does not exist."""
+    """Refuse an unknown ``calibration_label``."""
     if label not in ("predicted", "true"):
         raise ValueError(f"calibration_label must be 'predicted' or 'true', not {label!r}.")
 
 
 def warn_if_reversed(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
-    """Warn about scores, or members of scores, with the wrong sign; the objects must be different ones.
+    """Warn about scores, or members, with the wrong sign; no object may be in two calibrations.
 
-    Objects then look stranger for the label they are given than objects with other labels, and stranger for
-    their own class than others. Both are needed, beyond chance: a detector at chance level has measures of
-    the right sign that say the second, and even more often for left-out rows.
+    With the wrong sign, objects look stranger than others for their predicted label and for their true one.
+    Both must hold beyond chance: with a detector no better than chance, a measure of the right sign often
+    shows the second, most of all for left-out rows.
     """
     scores, actual, predicted = (
-        np.concatenate([getattr(one, name)[:: -(-len(one.actual) // _MOST_RANKED)] for one in calibrations])
+        np.concatenate([getattr(one, name)[:: -(-len(one.actual) // _MAX_RANKED)] for one in calibrations])
         for name in ("scores", "actual", "predicted")
     )
     members = scores[:, :, None] if scores.ndim == 2 else scores
@@ -262,23 +257,23 @@ def warn_if_reversed(calibrations: Sequence[Calibration], *, stacklevel: int) ->
     if found:
         which = "" if scores.ndim == 2 else f" by the members at positions {found} of the measure"
         warnings.warn(
-            f"objects look stranger for their own class than others do{which}. Scores are higher = stranger: "
-            "from probabilities pass -p.",
+            f"objects look stranger for their own class than others do{which}. Higher scores must mean "
+            "stranger: from probabilities pass -p.",
             CalibrationWarning,
             stacklevel=stacklevel,
         )
 
 
 def _strangeness(ranks: FloatArray, codes: IntArray) -> float:
-    """Return how many standard deviations higher than at random objects rank for their own label.
+    """Return by how many standard deviations objects rank higher for their own label than for a random one.
 
-    The deviation is the exact one of labels that are dealt out at random.
+    The standard deviation is exact for a random permutation of the labels.
     """
     n = len(codes)
     shares = np.bincount(codes, minlength=ranks.shape[1]) / n
     variance = np.sum((ranks - (ranks @ shares)[:, None]) ** 2 @ shares) * n / max(n - 1, 1)
     excess = ranks[np.arange(n), codes].sum()
-    return float(excess / np.sqrt(variance)) if variance > 1e-6 else 0.0  # columns that are equal say nothing
+    return float(excess / np.sqrt(variance)) if variance > 1e-6 else 0.0  # equal columns carry no evidence
 
 
 def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
@@ -297,15 +292,14 @@ def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> N
             CalibrationWarning,
             stacklevel=stacklevel,
         )
-    answers = np.min([calibration.answer_counts for calibration in calibrations], axis=0)
-    never = classes[answers == 0].tolist()
-    if never:
+    answers = [np.bincount(calibration.predicted, minlength=len(classes)) for calibration in calibrations]
+    if never := classes[np.min(answers, axis=0) == 0].tolist():
         names = ", ".join(map(repr, never[:5])) + (" …" if len(never) > 5 else "")
         whose = " of some fold" if len(calibrations) > 1 else ""
         verb = "accepts" if calibrations[0].apart is None else "rejects"
         warnings.warn(
             f"no calibration object{whose} was predicted as {names}: "
-            f"there is nothing to learn a threshold from, so it {verb} every such answer.",
+            f"there is nothing to find a threshold on, so it {verb} every such answer.",
             CalibrationWarning,
             stacklevel=stacklevel,
         )

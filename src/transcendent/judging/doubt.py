@@ -1,4 +1,4 @@
-"""Which kind of doubt there is about an answer, from the p-values of a combined measure's members."""
+"""The kind of doubt about an answer, from the p-values of a combined measure's members."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""The judge: scores and answers in, decisions out."""
+"""The judge: a detector's answers in, decisions out."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,13 +13,12 @@ from transcendent._utils.arrays import (
     FloatArray,
     IntArray,
     abbreviate,
-    as_finite,
     as_labels,
     encode_labels,
     labels_to_fit,
     warn_of_other_order,
 )
-from transcendent.decisions import Decisions
+from transcendent.decisions import Answers, Decisions, Fitted, Learner, Rejector
 from transcendent.judging.calibration import (
     Calibration,
     CalibrationLabel,
@@ -27,53 +26,47 @@ from transcendent.judging.calibration import (
     warn_if_reversed,
 )
 from transcendent.judging.doubt import kinds_of_doubt
-from transcendent.judging.merging import Bag, Merging, check_absolute
 from transcendent.judging.pvalues import Form, credibility_and_confidence
+from transcendent.merging import Bag, Merging, check_absolute
 from transcendent.thresholds import Search
 from transcendent.thresholds.exact import resolve_search
 
 
-class ScoreEvaluator(BaseEstimator):
-    """An inductive evaluator that is given scores and answers instead of a detector.
+class ScoreEvaluator(Rejector, BaseEstimator):
+    """An inductive evaluator for a detector's answers, without the detector itself.
 
-    Scores are nonconformity, one column per class, higher = stranger. From class probabilities ``p`` pass
-    ``-p``; from one suspicion score or probability ``s`` of the second of two classes pass
-    ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes, members), are
-    combined as `CombinedMeasure` combines its members.
+    `Answers` hold labels and nonconformity scores, one column per class, higher = stranger. From class
+    probabilities ``p`` pass ``-p``; from one suspicion score or probability ``s`` of the second of two
+    classes pass ``np.column_stack([s, -s])``. Several scores of the same objects, stacked to (n, classes,
+    members), are combined as `CombinedMeasure` combines its members.
 
-    The attributes are the ones of `InductiveEvaluator` that need no detector. To recalibrate, fit again.
+    It has the attributes of `InductiveEvaluator` that need no detector. To recalibrate, fit again.
 
     Parameters
     ----------
-    search : Search or str
-        How thresholds are found; see `InductiveEvaluator`.
-    p_value : {"paper", "plus_one"}
-        Which p-value; see `transcendent.judging.p_values`.
-    calibration_label : {"predicted", "true"}
-        ``"true"`` leaks the answer into calibration as the paper's released code does; only to reproduce.
-    weights : array of shape (members,) or None
-        How much each member of stacked scores counts: equally if None.
-    bag : {"class", "all"}
-        Which calibration objects a merged score is ranked among; see `CombinedMeasure`.
+    search, p_value, calibration_label
+        As for `InductiveEvaluator`.
+    weights, bag
+        The weights of stacked scores, and the calibration objects that a merged score is ranked among; as
+        for `CombinedMeasure`.
     absolute : tuple of int
-        Positions of members, such as distances, whose scores are on one scale for all classes; with
+        Positions of members, such as distances, whose scores have one scale for all classes. With
         ``bag="all"`` they are ranked among all calibration objects.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from transcendent import ScoreEvaluator
+    >>> from transcendent import Answers, ScoreEvaluator
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], 500)
     >>> suspicion = np.where(y == 1, 1.0, -1.0) + rng.normal(size=1000)
-    >>> scores, labels = np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)
-    >>> vendor = ScoreEvaluator().fit(scores, y, labels)
-    >>> vendor.decide([[3.0, -3.0], [0.01, -0.01]], [1, 1]).accepted
+    >>> labels, scores = (suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion])
+    >>> vendor = ScoreEvaluator().fit(Answers(labels, scores), y)
+    >>> vendor.decide(Answers([1, 1], [[3.0, -3.0], [0.01, -0.01]])).accepted
     array([ True, False])
     """
 
-    absolute: Any = ()  # also of an artifact that was written before there was any
-    absolute_: tuple[int, ...] = ()
+    judges_scores = can_rethreshold = has_p_values = True
 
     def __init__(
         self,
@@ -92,57 +85,39 @@ class ScoreEvaluator(BaseEstimator):
         self.bag = bag
         self.absolute = absolute
 
-    def fit(self, scores: Any, y: Any, labels: Any, *, classes: Any = None) -> Self:
-        """Calibrate on objects the detector was not trained on.
+    def fit(self, X: Answers, y: Any, *, classes: Any = None) -> Self:
+        """Calibrate on answers about objects that the detector was not trained on; ``y`` are true labels.
 
-        Parameters
-        ----------
-        scores : array of shape (n, classes) or (n, classes, members)
-            Nonconformity, higher = stranger.
-        y : array of shape (n,)
-            True labels.
-        labels : array of shape (n,)
-            The detector's answers.
-        classes : array or None
-            The label of each column of ``scores``; by default the sorted labels of ``y``.
+        ``classes`` are the labels of the columns of the scores, by default the sorted labels of ``y``.
         """
         for name in ("calibration_", "result_"):
-            self.__dict__.pop(name, None)  # a fit that fails leaves nothing half old, half new
-        warn_of_other_order(scores, y, stacklevel=3)
-        y, labels = labels_to_fit(y), as_labels(labels, "labels")
-        if not len(scores) == len(y) == len(labels):
-            raise ValueError(
-                f"scores, y and labels differ in length: {len(scores)}, {len(y)}, {len(labels)}."
-            )
+            self.__dict__.pop(name, None)  # so that a failed fit does not mix old and new state
+        answers = self.answer(X)
+        warn_of_other_order(answers, y, stacklevel=3)
+        y = labels_to_fit(y)
+        if len(answers) != len(y):
+            raise ValueError(f"there are {len(answers)} answers, but y has {len(y)} labels.")
         classes = np.unique(y) if classes is None else as_labels(classes, "classes")
         if len(np.unique(classes)) != len(classes) or len(classes) < 2:
             raise ValueError(f"at least two distinct classes are needed, not {abbreviate(classes)}.")
-        actual, predicted = encode_labels(y, classes, "y"), encode_labels(labels, classes, "labels")
-        n_members = np.shape(scores)[2] if np.ndim(scores) == 3 else None
-        checked = _check_scores(scores, len(y), len(classes), n_members)
-        self.calibrate(checked, actual, predicted, classes)
+        actual, predicted = encode_labels(y, classes, "y"), encode_labels(answers.labels, classes, "labels")
+        _check_shape(answers.scores, len(classes), *answers.scores.shape[2:])
+        self.calibrate(answers.scores, actual, predicted, classes)
         warn_if_reversed([self.calibration_], stacklevel=3)
         self.rethreshold(self.search)
         warn_if_coarse([self.calibration_], stacklevel=3)
         return self
 
     def calibrate(self, scores: FloatArray, actual: IntArray, predicted: IntArray, classes: AnyArray) -> Self:
-        """Take calibration objects, without thresholds: ``rethreshold`` searches them."""
-        merging = None
-        n_members = scores.shape[2] if scores.ndim == 3 else 1
+        """Store calibration objects; ``rethreshold`` then searches thresholds on them."""
+        merging, n_members = None, scores.shape[2] if scores.ndim == 3 else 1
         self.absolute_ = check_absolute(self.absolute, n_members)
         if scores.ndim == 3:
             merging = Merging(self.weights, self.bag, self.absolute_)
             merging.check_members(n_members)
         self.classes_ = classes
         self.calibration_ = Calibration(
-            classes=classes,
-            scores=scores,
-            actual=actual,
-            predicted=predicted,
-            form=self.p_value,
-            label=self.calibration_label,
-            merging=merging,
+            classes, scores, actual, predicted, self.p_value, self.calibration_label, merging
         )
         return self
 
@@ -151,15 +126,31 @@ class ScoreEvaluator(BaseEstimator):
         """Credibility threshold of each class."""
         return self.result_.credibility_thresholds
 
-    def decide(self, scores: Any, labels: Any) -> Decisions:
-        """Decide which of the detector's answers ``labels`` to accept, given scores as in ``fit``."""
-        return self.judge(*self.check(scores, labels))
+    def answer(self, X: Answers) -> Answers:
+        """Return the answers unchanged; refuse anything else."""
+        if not isinstance(X, Answers):
+            raise TypeError("a ScoreEvaluator takes a detector's answers as rows: Answers(labels, scores).")
+        return X
 
-    def check(self, scores: Any, labels: Any) -> tuple[IntArray, FloatArray]:
-        """Return answers as positions in ``classes_``, and scores like those that calibrated."""
+    def predict(self, X: Answers) -> AnyArray:
+        """Return the detector's labels, accepted or not."""
+        return np.asarray(self.classes_[self.check(X)[0]])
+
+    def predict_p(self, X: Answers) -> FloatArray:
+        """Return the (n, classes) p-values of a detector's answers."""
+        _, scores = self.check(X)
+        return self.calibration_.bags.p_values(self.calibration_.merge(scores), self.p_value)
+
+    def decide(self, X: Answers) -> Decisions:
+        """Decide which of the detector's answers to accept."""
+        return replace(self.judge(*self.check(X)), index=X.index)
+
+    def check(self, X: Answers) -> tuple[IntArray, FloatArray]:
+        """Return labels as positions in ``classes_``, and scores of the same shape as in calibration."""
         check_is_fitted(self)
-        codes = encode_labels(labels, self.classes_, "labels")
-        return codes, self._check_like_calibration(scores, len(codes))
+        answers = self.answer(X)
+        _check_shape(answers.scores, *self.calibration_.scores.shape[1:])
+        return encode_labels(answers.labels, self.classes_, "labels"), answers.scores
 
     def judge(self, codes: IntArray, scores: FloatArray) -> Decisions:
         """Decide about answers given as positions in ``classes_``."""
@@ -181,19 +172,31 @@ class ScoreEvaluator(BaseEstimator):
         )
 
     @property
-    def tells_doubt(self) -> bool:
-        """Whether decisions say which kind of doubt there is."""
+    def tells_doubt(self) -> bool:  # type: ignore[override]
+        """Whether its decisions name kinds of doubt."""
         return self.calibration_.merging is not None or bool(self.absolute_)
 
-    def predict_p(self, scores: Any) -> FloatArray:
-        """Return the (n, classes) p-values of scores as in ``fit``."""
-        check_is_fitted(self)
-        return self._p_values(self._check_like_calibration(scores, len(scores)))
+    @property
+    def can_be_monitored(self) -> bool:  # type: ignore[override]
+        """Whether no subclass replaces ``decide``."""
+        return type(self).decide is ScoreEvaluator.decide
+
+    @property
+    def fitted(self) -> Fitted:
+        """The classes, itself as the judge, and the thresholds."""
+        if not hasattr(self, "calibration_"):
+            return super().fitted
+        results = [self.result_] if hasattr(self, "result_") else []
+        return replace(super().fitted, judges=[self], results=results, lacks_thresholds=not results)
+
+    def what_learns(self, wanted: Learner) -> Literal["nothing"]:  # noqa: ARG002
+        """Return ``"nothing"``: there are no models."""
+        return "nothing"
 
     def rethreshold(self, search: Search | str) -> Self:
         """Search new thresholds on the stored calibration objects.
 
-        Also after a ``fit`` that ended in an `InfeasibleError`. A call that fails changes nothing.
+        This also works after ``fit`` raised an `InfeasibleError`. A call that fails changes nothing.
         """
         if not hasattr(self, "calibration_"):
             raise NotFittedError("there are no calibration objects yet: call fit first.")
@@ -210,23 +213,9 @@ class ScoreEvaluator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "result_")
 
-    def _p_values(self, scores: FloatArray) -> FloatArray:
-        return self.calibration_.bags.p_values(self.calibration_.merge(scores), self.p_value)
 
-    def _check_like_calibration(self, scores: Any, n: int) -> FloatArray:
-        n_classes, *n_members = self.calibration_.scores.shape[1:]
-        return _check_scores(scores, n, n_classes, *n_members)
-
-
-def _check_scores(scores: Any, n: int, n_classes: int, n_members: int | None = None) -> FloatArray:
-    shape = (n, n_classes) if n_members is None else (n, n_classes, n_members)
-    if np.ndim(scores) == 1 and n_classes == 2:
-        raise ValueError(
-            "scores need a column for each class. If s is higher the more an object looks like the second of "
-            "two, pass numpy.column_stack([s, -s])."
-        )
-    checked = as_finite(scores, "scores", ndim=len(shape))
-    if checked.shape != shape:
-        axes = ", ".join(("objects", "classes", "members")[: len(shape)])
-        raise ValueError(f"scores must be ({axes}) = {shape}, got {checked.shape}.")
-    return checked
+def _check_shape(scores: FloatArray, *expected: int) -> None:
+    """Refuse scores for a different number of classes or members."""
+    if scores.shape[1:] != expected:
+        axes = ", ".join(("objects", "classes", "members")[: 1 + len(expected)])
+        raise ValueError(f"scores must be ({axes}) = {(len(scores), *expected)}, got {scores.shape}.")

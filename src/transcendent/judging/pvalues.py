@@ -1,20 +1,12 @@
 """From nonconformity scores to p-values, credibility and confidence.
 
 The p-value of an object for class y is the share of calibration scores of class y that are at least as
-strange as the object's own score for y. Three forms of it are offered:
+strange as the object's own score a for y.
 
-``"paper"``
-    ``#{α ≥ α_x} / n``: ties count, nothing is added, 0 is possible.
-``"plus_one"``
-    ``(#{α ≥ α_x} + 1) / (n + 1)``: the object joins its bag; valid under exchangeability.
-``"smoothed"``
-    ``(#{α > α_x} + u · (#{α = α_x} + 1)) / (n + 1)`` with u uniform and seeded: exactly uniform
-    under exchangeability.
-
-Scores that differ by rounding alone are ties. The last bits of a score depend on how many objects were
-scored at once and on how many threads, so ``α ≥ α_x`` here means: not smaller by more than 2⁻³⁰ of the
-scores' size (2⁻¹⁸ if they were computed in single precision). The size is that of ``α_x`` or, if larger,
-the median size of the scores in the bag.
+Scores that differ by rounding alone are ties. The last bits of a score depend on the number of objects
+scored at once and on the number of threads, so ``α ≥ a`` here means: not smaller by more than 2⁻³⁰ of the
+scores' size (2⁻¹⁸ if they were computed in single precision). The size is that of ``a`` or, if larger, the
+median size of the scores in the bag.
 """
 
 from collections.abc import Sequence
@@ -29,7 +21,7 @@ from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, as_finite
 from transcendent.errors import CalibrationError
 
 Form = Literal["paper", "plus_one"]
-"""The p-values that evaluators judge by; `p_values` has a third form."""
+"""The p-values that evaluators use; `p_values` has a third form."""
 
 _CHUNK = 1 << 16
 _ROWS = 1 << 20
@@ -42,7 +34,7 @@ def p_values(
     scores: Any,
     calibration_scores: Any,
     *,
-    form: Literal["paper", "plus_one", "smoothed"] = "paper",
+    p_value: Literal["paper", "plus_one", "smoothed"] = "paper",
     random_state: Any = None,
 ) -> FloatArray:
     """Return the p-values of ``scores`` (one class) against the calibration scores of that class.
@@ -50,35 +42,38 @@ def p_values(
     Parameters
     ----------
     scores : array of shape (n,)
-        Nonconformity scores to judge; higher is stranger.
+        Nonconformity scores, higher = stranger.
     calibration_scores : array of shape (m,)
         Scores of calibration objects whose true label is the class in question, in any order.
-    form : {"paper", "plus_one", "smoothed"}
-        Which p-value of a score a, among n calibration scores: ``#{α ≥ a} / n``, which can be 0;
-        ``(#{α ≥ a} + 1) / (n + 1)``, which is valid under exchangeability; or
-        ``(#{α > a} + u · (#{α = a} + 1)) / (n + 1)`` with u uniform, which is exactly uniform then.
+    p_value : {"paper", "plus_one", "smoothed"}
+        The form of the p-value of a score a: ``#{α ≥ a} / m``, which can be 0; ``(#{α ≥ a} + 1) / (m + 1)``,
+        which is valid under exchangeability; or ``(#{α > a} + u · (#{α = a} + 1)) / (m + 1)`` with u
+        uniform, which is exactly uniform under exchangeability.
     random_state : int, RandomState or None
-        Seeds the tie-breaking of the smoothed form.
+        Seed for u.
 
     Examples
     --------
     >>> from transcendent.judging import p_values
     >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8])
     array([1.  , 0.75, 0.  ])
-    >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8], form="plus_one")
+    >>> p_values([0.1, 0.5, 0.9], [0.2, 0.5, 0.5, 0.8], p_value="plus_one")
     array([1. , 0.8, 0.2])
     """
     bag = np.sort(as_finite(calibration_scores, "calibration_scores", ndim=1))
-    queries = as_finite(scores, "scores", ndim=1)
-    if form == "smoothed":
-        return _smoothed(queries, bag, check_random_state(random_state).random_sample(len(queries)))
-    check_form(form, (*get_args(Form), "smoothed"))
-    return _p_values_of_class(queries, bag, rounding(bag), form)
+    queries, noise = as_finite(scores, "scores", ndim=1), rounding(bag)
+    if p_value != "smoothed":
+        check_form(p_value, (*get_args(Form), "smoothed"))
+        return _p_values_of_class(queries, bag, noise, p_value)
+    uniforms = check_random_state(random_state).random_sample(len(queries))
+    at_least = len(bag) - np.searchsorted(bag, noise.lowered(queries), side="left")
+    greater = len(bag) - np.searchsorted(bag, noise.raised(queries), side="right")
+    return np.asarray((greater + uniforms * (at_least - greater + 1)) / (len(bag) + 1))
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How much scores compared with a bag may differ by rounding alone."""
+    """The largest difference that rounding alone can cause between scores."""
 
     relative: float
     size: float
@@ -93,9 +88,10 @@ class Rounding:
 
 
 def rounding(bag: FloatArray) -> Rounding:
-    """Estimate the rounding of a sorted bag; whole numbers do not reveal single precision."""
+    """Estimate the rounding of the scores in a sorted bag."""
     some = bag[:: -(-len(bag) // _SAMPLE)]
     with np.errstate(over="ignore"):
+        # Whole numbers survive the cast in either precision, so they prove nothing.
         single = np.array_equal(some, some.astype(np.float32)) and not np.array_equal(some, np.rint(some))
     middle = len(some) // 2
     return Rounding(_SINGLE if single else _DOUBLE, float(np.partition(np.abs(some), middle)[middle]))
@@ -115,7 +111,7 @@ def merge_ties(values: FloatArray, noise: Rounding) -> FloatArray:
 
 @dataclass(frozen=True)
 class Bags:
-    """Sorted calibration scores, one bag per class: all that judging new scores needs.
+    """Sorted calibration scores, one bag per class.
 
     If ``pooled``, all classes share one bag: the score of every object for its own class.
     """
@@ -127,7 +123,12 @@ class Bags:
     @classmethod
     def of(cls, scores: FloatArray, codes: IntArray, classes: AnyArray, *, pooled: bool = False) -> Self:
         """Sort the scores of each class; ``codes`` are the true labels as positions in ``classes``."""
-        _check_every_class(classes, np.bincount(codes, minlength=len(classes)))
+        if empty := classes[np.bincount(codes, minlength=len(classes)) == 0].tolist():
+            raise CalibrationError(
+                f"no calibration object has the label {empty[0]!r}, so it has no p-values "
+                f"(classes without calibration objects: {empty[:10]}). "
+                "Give calibration data that holds every class the detector can predict."
+            )
         bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
         if pooled:
             bags = (np.sort(np.concatenate(bags)),) * len(classes)
@@ -135,34 +136,35 @@ class Bags:
 
     @property
     def counts(self) -> IntArray:
-        """Number of calibration scores of each class; p-values move in steps of one over it."""
+        """Number of calibration scores of each class; p-values are multiples of one over it."""
         return np.array([len(bag) for bag in self.scores])
 
     @cached_property
     def _roundings(self) -> list[Rounding]:
         return [rounding(bag) for bag in self.scores]
 
-    def p_values(self, scores: FloatArray, form: Form = "paper") -> FloatArray:
+    def p_values(self, scores: FloatArray, p_value: Form = "paper") -> FloatArray:
         """Return the (n, classes) p-values of new objects' (n, classes) scores."""
         out = np.empty(scores.shape)
         for c in range(len(self.scores)):
-            out[:, c] = self.p_values_of(c, scores[:, c], form)
+            out[:, c] = self.p_values_of(c, scores[:, c], p_value)
         return out
 
-    def p_values_of(self, code: int, scores: FloatArray, form: Form = "paper") -> FloatArray:
+    def p_values_of(self, code: int, scores: FloatArray, p_value: Form = "paper") -> FloatArray:
         """Return the p-values of new objects' scores for one class, given as its position."""
-        return _p_values_of_class(scores, self.scores[code], self._roundings[code], form)
+        return _p_values_of_class(scores, self.scores[code], self._roundings[code], p_value)
 
-    def left_out_p_values(self, scores: FloatArray, codes: IntArray, form: Form = "paper") -> FloatArray:
+    def left_out_p_values(self, scores: FloatArray, codes: IntArray, p_value: Form = "paper") -> FloatArray:
         """Return (n, classes) p-values of the calibration objects, each compared with all others.
 
-        The only member of a class has nothing to be compared with there: NaN.
+        The only object of a class has none to be compared with: its p-value is NaN.
         """
-        out, everybody = self.p_values(scores, form), np.arange(len(codes))
+        out, all_rows = self.p_values(scores, p_value), np.arange(len(codes))
         for c, bag in enumerate(self.scores):
-            rows = everybody if self.pooled else np.flatnonzero(codes == c)
+            rows = all_rows if self.pooled else np.flatnonzero(codes == c)
             in_bag, n = scores[rows, codes[rows]], len(bag)
-            size, divisor = (n, n - 1) if form == "paper" else (n + 1, n)
+            size, divisor = (n, n - 1) if p_value == "paper" else (n + 1, n)
+            # Back to the count, minus one where the object's own score in the bag was counted.
             at_least = in_bag >= self._roundings[c].lowered(scores[rows, c])
             out[rows, c] = np.nan if n == 1 else np.rint(out[rows, c] * size - at_least) / divisor
         return out
@@ -179,35 +181,18 @@ def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[Floa
     return credibility, 1.0 - others.max(axis=1)
 
 
-def check_form(form: Any, forms: Sequence[str] = get_args(Form)) -> None:
-    """Refuse a form of p-value that does not exist."""
-    if form not in forms:
-        raise ValueError(f"p-values come in the forms {tuple(forms)}, not {form!r}.")
+def check_form(p_value: Any, forms: Sequence[str] = get_args(Form)) -> None:
+    """Refuse an unknown form of p-value."""
+    if p_value not in forms:
+        raise ValueError(f"p_value must be one of {tuple(forms)}, not {p_value!r}.")
 
 
-def _check_every_class(classes: AnyArray, counts: IntArray) -> None:
-    empty = classes[counts == 0].tolist()
-    if empty:
-        raise CalibrationError(
-            f"no calibration object has the label {empty[0]!r}, so it has no p-values "
-            f"(classes without calibration objects: {empty[:10]}). "
-            "Give calibration data that holds every class the detector can answer with."
-        )
-
-
-def _p_values_of_class(queries: FloatArray, bag: FloatArray, noise: Rounding, form: str) -> FloatArray:
+def _p_values_of_class(queries: FloatArray, bag: FloatArray, noise: Rounding, p_value: str) -> FloatArray:
     """Return the p-values for one class, in chunks so that temporary arrays stay small."""
     n, out = len(bag), np.empty(len(queries))
     for rows in chunks(len(queries), max(_CHUNK, min(n // 64, _ROWS))):
-        # Sorted queries walk through the bag in order: several times faster than jumping about in it.
+        # Sorted queries read the bag in order, which is several times faster than at random.
         order = np.argsort(queries[rows])
         at_least = n - np.searchsorted(bag, noise.lowered(queries[rows][order]), side="left")
-        out[rows][order] = at_least / n if form == "paper" else (at_least + 1) / (n + 1)
+        out[rows][order] = at_least / n if p_value == "paper" else (at_least + 1) / (n + 1)
     return out
-
-
-def _smoothed(queries: FloatArray, bag: FloatArray, uniforms: FloatArray) -> FloatArray:
-    n, noise = len(bag), rounding(bag)
-    at_least = n - np.searchsorted(bag, noise.lowered(queries), side="left")
-    greater = n - np.searchsorted(bag, noise.raised(queries), side="right")
-    return np.asarray((greater + uniforms * (at_least - greater + 1)) / (n + 1))

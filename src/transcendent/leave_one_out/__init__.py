@@ -1,4 +1,4 @@
-"""Left-out answers: a detector's answers about each training row as if it had not been fitted on that row."""
+"""Leave-one-out shortcuts: answers about each training row as if the detector had not been fitted on it."""
 
 from transcendent.leave_one_out import discriminant as discriminant
 from transcendent.leave_one_out import forest as forest

@@ -1,4 +1,10 @@
-"""Discriminant analysis: the covariance without a row is a rank-one downdate of the fitted one."""
+"""Discriminant analysis: the covariance without a row is a rank-one downdate of the fitted one.
+
+Let the covariance without row x be L Lᵀ - weight (x - mean)(x - mean)ᵀ, u = L⁻¹(x - mean) and remainder =
+1 - weight |u|². Then squared lengths |v|² become |v|² + weight (v·u)² / remainder (Sherman–Morrison formula),
+and the determinant is that of L Lᵀ times the remainder (matrix determinant lemma; Golub and Van Loan, Matrix
+Computations). Digits are lost only if the remainder is small: that is refused.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +20,9 @@ from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import member_blocks, refuse_if
 
 _ACCURATE = 1e-7
-"""Smallest share that a subtraction may leave of a typical value: more than half of the digits remain."""
+"""Smallest share of a value that may remain after a subtraction: half of the digits are then correct."""
 
-_DEFICIENT = "the covariance of a class is nearly of deficient rank"
+_DEFICIENT = "the covariance of a class is nearly singular"
 
 
 @register(LinearDiscriminantAnalysis, kind="exact")
@@ -40,10 +46,10 @@ def linear_discriminant(lda: Any, X: Any, y: AnyArray) -> LeftOut:
 
 @dataclass(frozen=True)
 class _Downdate:
-    """The covariance without a row: L Lᵀ - weight u uᵀ, where u is the row minus its class mean.
+    """The covariance without a row: L Lᵀ - weight (x - mean)(x - mean)ᵀ.
 
-    1 - weight |L⁻¹u|² must exceed ``least_remainder``, so that the solver truncates no rank. ``size`` is that
-    of the class with the row.
+    The remainder must exceed ``least_remainder``: below it, scikit-learn's solver might reduce the rank.
+    ``size`` is that of the class with the row.
     """
 
     factor: FloatArray
@@ -64,7 +70,7 @@ def _downdates(lda: Any, rows: FloatArray, groups: list[IntArray], means: FloatA
         for size in sizes:
             yield _Downdate(factor, size / (size - 1) / (divisor - 1), least, size)
         return
-    # A class counts by its given prior, not by its size.
+    # Classes are weighted by the given priors, not by their sizes, so the downdates differ.
     shares = [prior / size for prior, size in zip(lda.priors_, sizes, strict=True)]
     covariance = sum((share * scatter for share, scatter in zip(shares, scatters, strict=True)), start=zeros)
     for members, mean, share, size in zip(groups, means, shares, sizes, strict=True):
@@ -82,7 +88,7 @@ def _scatter(rows: FloatArray, members: IntArray, mean: FloatArray) -> FloatArra
 
 
 def _pooled_divisor(lda: Any, covariance: FloatArray, n: int) -> int:
-    """Divisor of the sums of squares; ``scalings_`` make the variances 1."""
+    """Return the divisor of the sums of squares, from ``scalings_``, with which the variances are 1."""
     if lda.solver == "lsqr":
         return n
     refuse_if(not lda.scalings_.size, "the class means are equal")
@@ -91,15 +97,15 @@ def _pooled_divisor(lda: Any, covariance: FloatArray, n: int) -> int:
 
 
 def _nearest(divisor: float, new: int, old: int) -> int:
-    """The divisor of scikit-learn since 1.9 (``new``) or of older versions, whichever was used."""
+    """Return the divisor of scikit-learn since 1.9 (``new``) or of older versions, whichever was used."""
     nearest = min(new, old, key=lambda candidate: abs(candidate - divisor))
-    refuse_if(abs(nearest - divisor) > 0.5, "the covariance is not that of the rows")
+    refuse_if(abs(nearest - divisor) > 0.5, "the fitted covariance is not that of the rows")
     return nearest
 
 
 def _factor(lda: Any, covariance: FloatArray, means: FloatArray) -> tuple[FloatArray, float]:
-    """The Cholesky factor, and the least remainder of `_Downdate`."""
-    # Neither solver uses columns of zeros: any variance will do.
+    """Return the Cholesky factor, and the least remainder of `_Downdate`."""
+    # Neither solver uses columns of zeros: their variance does not matter if it is positive.
     zero = (np.diag(covariance) == 0) & ~means.any(axis=0)
     covariance[zero, zero] = np.trace(covariance) / max(1, len(zero) - zero.sum())
     deviations = np.sqrt(np.diag(covariance))
@@ -117,13 +123,13 @@ def _factor(lda: Any, covariance: FloatArray, means: FloatArray) -> tuple[FloatA
 
 
 def _check_remainder(remainder: float, least: float) -> None:
-    refuse_if(remainder <= least, "the within-class covariance is nearly of deficient rank")
+    refuse_if(remainder <= least, "the within-class covariance is nearly singular")
 
 
 def _linear_scores(
     lda: Any, rows: FloatArray, c: int, priors: FloatArray, means: FloatArray, downdate: _Downdate
 ) -> FloatArray:
-    """Left-out decision values of rows of class c, less the log priors.
+    """Return the left-out decision values of rows of class c, without the log priors.
 
     They are (|x - origin|² - |x - mean|²) / 2 in the metric of the inverse covariance. The origin is 0 for
     the solver "lsqr" and the mean of the class means for "svd".
@@ -150,19 +156,19 @@ def _whiten(factor: FloatArray, vectors: FloatArray) -> FloatArray:
 
 
 def _squared_lengths(vectors: FloatArray, deviations: FloatArray, stretch: FloatArray) -> FloatArray:
-    """|v|² + stretch (v·u)² for vectors of shape (rows, k, columns): the metric without each row."""
+    """Return |v|² + stretch (v·u)² for vectors of shape (rows, k, columns): the metric without each row."""
     along = (vectors @ deviations[:, :, None])[:, :, 0]
     return np.asarray((vectors**2).sum(axis=2) + stretch[:, None] * along**2)
 
 
 def _check_between(lda: Any, arms: FloatArray, deviations: FloatArray, stretch: FloatArray) -> None:
-    """Refuse class means so close to a line or plane that the solver would truncate them to it."""
+    """Refuse class means so close to a line or plane that the solver would reduce their rank."""
     along = arms @ deviations[:, :, None]
     products = arms @ arms.transpose(0, 2, 1) + stretch[:, None, None] * along @ along.transpose(0, 2, 1)
     spectrum = np.linalg.eigvalsh(products)
     rank = min(arms.shape[1] - 1, arms.shape[2])
     truncated = spectrum[:, -rank] <= max(2 * lda.tol, 1e-6) ** 2 * spectrum[:, -1]
-    refuse_if(truncated.any(), "the class means are nearly of deficient rank")
+    refuse_if(truncated.any(), "the class means are nearly linearly dependent")
 
 
 @register(QuadraticDiscriminantAnalysis, kind="exact")
@@ -187,8 +193,8 @@ def quadratic_discriminant(qda: Any, X: Any, y: AnyArray) -> LeftOut:
 class _Gaussian:
     """A class of the quadratic discriminant, with and without each of its rows.
 
-    Without a row of deviation u the covariance has ``grown`` variances along the same axes, minus
-    ``weight`` u uᵀ.
+    Without a row x the covariance has ``grown`` variances along the same axes, minus ``weight``
+    (x - mean)(x - mean)ᵀ. The row itself is size / (size - 1) times as far from the mean without it.
     """
 
     mean: FloatArray
@@ -203,7 +209,7 @@ class _Gaussian:
     def of_class(cls, qda: Any, c: int, rows: FloatArray, members: IntArray) -> "_Gaussian":
         """Read the class from the fitted attributes."""
         size, mean, variances = len(members), qda.means_[c], qda.scalings_[c]
-        refuse_if(size - 1 < max(2, rows.shape[1]), "a class has too few rows to do without one")
+        refuse_if(size - 1 < max(2, rows.shape[1]), "a class has too few rows to leave one out")
         divisor = _divisor(rows, members, mean, variances - qda.reg_param, 1 - qda.reg_param)
         grown = (variances - qda.reg_param) * divisor / (divisor - 1) + qda.reg_param
         refuse_if(grown.min() <= qda.tol, _DEFICIENT)
@@ -211,7 +217,7 @@ class _Gaussian:
         return cls(mean, qda.rotations_[c], variances, grown, weight, qda.tol, size)
 
     def log_densities(self, rows: FloatArray, own: AnyArray) -> FloatArray:
-        """Log densities of rows, up to a constant; ``own`` marks the rows of the class, each left out."""
+        """Return log densities of rows, up to a constant; ``own`` marks rows of the class, each left out."""
         squares = ((rows - self.mean) @ self.axes) ** 2
         lengths = squares @ (1 / self.variances)
         volumes = np.full(len(rows), np.log(self.variances).sum())
@@ -226,7 +232,7 @@ class _Gaussian:
 
 
 def _divisor(rows: FloatArray, members: IntArray, mean: FloatArray, shares: FloatArray, scale: float) -> int:
-    """Divisor with which scale times the sums of squares gives ``shares``."""
+    """Return the divisor with which scale times the sums of squares gives ``shares``."""
     if shares.sum() <= 0:
         return len(members)
     total = sum(float(((part - mean) ** 2).sum()) for part in member_blocks(rows, members))

@@ -1,4 +1,7 @@
-"""Ensembles fitted on samples of the rows: the members whose sample lacks a row judge it (out-of-bag)."""
+"""Ensembles fitted on samples of the rows: members whose sample lacks a row answer for it.
+
+These are the out-of-bag estimates of Breiman (Random Forests, 2001).
+"""
 
 from typing import Any
 
@@ -10,15 +13,15 @@ from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, take_row
 from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import refuse_if
 
-FEWEST_MEMBERS = 5
-"""Smallest number of members that must judge a row."""
+MIN_MEMBERS = 5
+"""Smallest number of members that must answer for a row."""
 
 
 @register(RandomForestClassifier, ExtraTreesClassifier, kind="approximate")
 def forest(trees: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Average the trees that did not see the row."""
+    """Average the trees whose sample lacks the row."""
     weight = trees.class_weight
-    refuse_if(isinstance(weight, str), f"class_weight={weight!r} follows the labels of the rows")
+    refuse_if(isinstance(weight, str), f"class_weight={weight!r} changes with the labels of the rows")
     unseen = _unseen(trees, len(y))
     rows = check_array(X, dtype=np.float32, accept_sparse="csr", ensure_all_finite="allow-nan")
     votes, chances = np.zeros((2, len(y), len(trees.classes_)))
@@ -32,7 +35,7 @@ def forest(trees: Any, X: Any, y: AnyArray) -> LeftOut:
 
 @register(BaggingClassifier, kind="approximate")
 def bagging(ensemble: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Average the members that did not see the row."""
+    """Average the members whose sample lacks the row."""
     unseen = _unseen(ensemble, len(y))
     rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
     votes, chances = np.zeros((2, len(y), len(ensemble.classes_)))
@@ -51,15 +54,15 @@ def bagging(ensemble: Any, X: Any, y: AnyArray) -> LeftOut:
 
 
 def _unseen(ensemble: Any, n_rows: int) -> BoolArray:
-    """(members, rows) mask of the rows that are not in the sample of a member."""
+    """Return the (members, rows) mask of the rows that are not in the sample of a member."""
     unseen = np.ones((len(ensemble.estimators_), n_rows), dtype=bool)
     for row, sample in zip(unseen, ensemble.estimators_samples_, strict=True):
         row[sample] = False
-    refuse_if(not unseen.any(), f"every member saw every row (bootstrap={ensemble.bootstrap})")
+    refuse_if(not unseen.any(), f"every member was fitted on every row (bootstrap={ensemble.bootstrap})")
     judges = unseen.sum(axis=0)
     fewest = int(np.argmin(judges))
-    where = f"n_estimators={len(unseen)} leaves row {fewest} in the sample of all but {judges[fewest]}"
-    refuse_if(judges[fewest] < FEWEST_MEMBERS, f"too few members: {where}")
+    where = f"row {fewest} is in the sample of all but {judges[fewest]} of n_estimators={len(unseen)}"
+    refuse_if(judges[fewest] < MIN_MEMBERS, f"too few members: {where}")
     return unseen
 
 

@@ -1,4 +1,8 @@
-"""Ridge regression on the labels: a left-out residual is the residual over one minus the leverage."""
+"""Ridge regression on the labels: a left-out residual is the residual over one minus the leverage.
+
+The identity (Allen, 1974; Golub, Heath and Wahba, 1979) follows from the Sherman–Morrison formula. It loses
+digits only where a leverage is close to 1 or the matrix is nearly singular: both are refused.
+"""
 
 from typing import Any
 
@@ -14,11 +18,11 @@ from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import block_slices, dense_blocks, refuse_if
 
-LARGEST_ORDER = 15_000
+MAX_ORDER = 15_000
 """Largest order of the matrix that is factored: the number of rows or of columns, whichever is smaller."""
 
-_LARGEST_CONDITION = 1e10
-_LARGEST_LEVERAGE = 1 - 1e-7
+_MAX_CONDITION = 1e10
+_MAX_LEVERAGE = 1 - 1e-7
 _ROUNDING = 1e-13
 _SINGULAR = "the problem is nearly singular: raise alpha"
 
@@ -31,9 +35,9 @@ def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
     single = np.size(classifier.alpha) == 1 and np.all(classifier.alpha)
     refuse_if(not single, "an alpha of 0, or one per class, is not supported")
     rows, codes = shared.rows_and_codes(classifier, X, y)
-    refuse_if(min(rows.shape) > LARGEST_ORDER, f"both rows and columns are more than {LARGEST_ORDER}")
+    refuse_if(min(rows.shape) > MAX_ORDER, f"both rows and columns are more than {MAX_ORDER}")
     targets = shared.one_vs_rest(codes, len(classifier.classes_))
-    # An intercept without penalty is the same as centring.
+    # An intercept without penalty is equivalent to centring rows and targets.
     level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
     above_level = _primal if rows.shape[1] < rows.shape[0] else _dual
     alpha = np.asarray(classifier.alpha, dtype=np.float64).item()
@@ -43,7 +47,7 @@ def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
 
 
 def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
-    """Fits and left-out fits, (fit - leverage target) / (1 - leverage), from a columns × columns matrix."""
+    """Return fits and left-out fits, (fit - leverage target) / (1 - leverage); columns × columns."""
     n, n_columns = rows.shape
     centre = np.ravel(rows.mean(axis=0)) if centred else np.zeros(n_columns)
     gram = np.zeros((n_columns, n_columns))
@@ -56,23 +60,26 @@ def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tupl
     for cut, part in dense_blocks(rows):
         deviations = part - centre
         leverages = (factored.squared_norms(deviations) + centred / n)[:, None]
-        refuse_if(leverages.max() > _LARGEST_LEVERAGE, "a row is fitted by a coefficient of its own")
+        refuse_if(leverages.max() > _MAX_LEVERAGE, "a row is fitted by a coefficient of its own")
         own = leverages * targets[cut]
         fits[cut] = deviations @ weights
         rest = fits[cut] - own
-        # Nothing is left of a row that shares nothing with others: rounding must not choose its label.
+        # Without a row that shares no column with others, its fit is 0: rounding must not choose its label.
         rest[np.abs(rest) <= _ROUNDING * np.abs(own)] = 0
         left_out[cut] = rest / (1 - leverages)
     return fits, left_out
 
 
 def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[FloatArray, FloatArray]:
-    """Fits and left-out fits, -Σ B_ij t_j / B_ii over j ≠ i with B = (kernel + alpha)⁻¹, rows × rows."""
+    """Return fits and left-out fits, -Σ B_ij t_j / B_ii over j ≠ i with B = (kernel + alpha)⁻¹; rows × rows.
+
+    This is target - (B t)_i / B_ii (Rifkin and Lippert, 2007) without the term j = i, which would cancel.
+    """
     n = len(targets)
     kernel, share = _kernel(rows, centred), 0.0
     if centred:
-        # The constant vector has eigenvalue 0, and targets and fits have no part of it: give it a typical
-        # eigenvalue, and subtract its share of B again.
+        # The constant vector has eigenvalue 0, and targets and fits are orthogonal to it. A typical
+        # eigenvalue keeps the matrix well conditioned; its share of B is subtracted again.
         eigenvalue = np.trace(kernel) / n
         kernel += eigenvalue / n
         share = 1 / (n * (eigenvalue + alpha))
@@ -86,7 +93,7 @@ def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[
 
 
 def _kernel(rows: Any, centred: bool) -> FloatArray:
-    """Inner products of the rows, centred or not."""
+    """Return the inner products of the rows, centred or not."""
     n, n_columns = rows.shape
     kernel = np.zeros((n, n))
     if not sp.issparse(rows):
@@ -111,7 +118,7 @@ def _add_products(products: FloatArray, vectors: FloatArray) -> None:
 
 
 class _Factored:
-    """A positive definite matrix, overwritten by the Cholesky factor of itself scaled to unit diagonal."""
+    """The Cholesky factor of a positive definite matrix, scaled to unit diagonal; overwrites the matrix."""
 
     def __init__(self, matrix: FloatArray) -> None:
         self.scale = np.sqrt(np.diag(matrix))
@@ -122,15 +129,15 @@ class _Factored:
             self.factor = cholesky(matrix.T, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             raise NoShortcutError(_SINGULAR) from None
-        refuse_if(lapack.dpocon(self.factor, norm, uplo="L")[0] * _LARGEST_CONDITION < 1, _SINGULAR)
+        refuse_if(lapack.dpocon(self.factor, norm, uplo="L")[0] * _MAX_CONDITION < 1, _SINGULAR)
 
     def solve(self, right: FloatArray) -> FloatArray:
-        """Multiply columns by the inverse."""
+        """Return the inverse times columns."""
         solved = cho_solve((self.factor, True), right / self.scale[:, None])
         return np.asarray(solved / self.scale[:, None])
 
     def squared_norms(self, rows: FloatArray) -> FloatArray:
-        """Squared lengths of rows in the metric of the inverse."""
+        """Return xᵀ M⁻¹ x of each row x."""
         whitened = solve_triangular(self.factor, (rows / self.scale).T, lower=True, check_finite=False)
         return np.asarray((whitened**2).sum(axis=0))
 

@@ -1,4 +1,4 @@
-"""Linear SVM with squared hinge loss: the change from leaving a row out is solved for, without a refit."""
+"""Linear SVM with squared hinge loss: low-rank corrections give the solution without a row."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,17 +14,17 @@ from transcendent.leave_one_out import shared
 from transcendent.leave_one_out.convergence import check_converged
 from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import refuse_if, rows_at_once
-from transcendent.leave_one_out.squared_hinge import Curvature, Problem, RowCache, solve
+from transcendent.leave_one_out.squared_hinge import Curvature, HingeProblem, RowCache, solve
 from transcendent.leave_one_out.support_vectors import hinge
 
-_PATIENCE = 30
+_ROUNDS = 30
 
 
 @register(LinearSVC, kind="exact")
 def linear_svm(svm: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Decision values for either loss, one class against the rest if there are several."""
+    """Return left-out decision values for either loss, one class against the rest if there are several."""
     supported = svm.penalty == "l2" and svm.multi_class == "ovr"
-    refuse_if(not supported, "LinearSVC has one for penalty='l2' and multi_class='ovr'")
+    refuse_if(not supported, "LinearSVC has a shortcut only for penalty='l2' and multi_class='ovr'")
     rows, codes = shared.rows_and_codes(svm, X, y)
     of_class, targets = shared.class_costs(svm, y)[codes], shared.one_vs_rest(codes, len(svm.classes_))
     if svm.loss == "hinge":
@@ -49,10 +49,10 @@ def _squared_hinge(
     target: FloatArray,
     cost: FloatArray,
 ) -> FloatArray:
-    """Left-out decision values of class k; rows in a group are equal."""
+    """Return the left-out decision values of class k; rows in a group are equal."""
     key, taken, members = np.unique(2 * groups[0] + (target > 0), return_index=True, return_inverse=True)
     copies = np.bincount(members).astype(float)
-    problem = Problem(rows[groups[1][key // 2]], target[taken], 2.0 * cost[taken], copies)
+    problem = HingeProblem(rows[groups[1][key // 2]], target[taken], 2.0 * cost[taken], copies)
     weights = np.append(svm.coef_[k], np.atleast_1d(svm.intercept_)[k : k + 1] / svm.intercept_scaling)
     fitted = weights[: rows.shape[1]]
     w, f, inside, curvature = solve(problem, fitted)
@@ -67,13 +67,16 @@ def _squared_hinge(
 class _Removals:
     """Leaves out one copy of each row inside the margin; these rows come first.
 
-    With K = X H⁻¹ Xᵀ, reducing the weight of row i moves all decision values along K_i. Rows that cross the
-    margin thereby are added or removed too, by a system with one equation for each, until no other row
-    crosses. The distance the solution moves bounds which rows can cross: only those are examined, and the
-    bound is checked at the end.
+    Let K = X H⁻¹ Xᵀ. Without row i of cost c the Hessian is H - c x xᵀ, and by the Sherman–Morrison formula
+    all decision values move by K_i · pull with pull = -c residual / (1 - c K_ii). The division is safe:
+    H ≥ I + c x xᵀ makes c K_ii < 1. Rows that cross the margin thereby enter or leave the Hessian too, by a
+    system with one equation for each (Woodbury), until no other row crosses.
+
+    By the Cauchy–Schwarz inequality, a solution that moves by d in the norm of H changes the decision value
+    of row j by at most d √K_jj. Only rows that near to the margin are examined; d is checked at the end.
     """
 
-    def __init__(self, problem: Problem, w: FloatArray, f: FloatArray, curvature: Curvature) -> None:
+    def __init__(self, problem: HingeProblem, w: FloatArray, f: FloatArray, curvature: Curvature) -> None:
         self.problem, self.w, self.f = problem, w, f
         self.inside = np.arange(len(f)) < len(curvature.weight)
         self.residual = problem.target - f
@@ -84,7 +87,7 @@ class _Removals:
         self.nearness = nearness[self.order]
 
     def run(self) -> FloatArray:
-        """Left-out decision values of the rows inside the margin."""
+        """Return the left-out decision values of the rows inside the margin."""
         rows = np.flatnonzero(self.inside)
         cost = self.problem.cost[rows]
         pull = -cost * self.residual[rows] / (1 - cost * self.kernel.squares[rows])
@@ -103,7 +106,7 @@ class _Removals:
         return values
 
     def _blocks(self, todo: IntArray, reach: FloatArray) -> Iterator[IntArray]:
-        """Rows to leave out together: those with similarly many rows in reach."""
+        """Yield rows to leave out together: those with similar numbers of rows in reach."""
         near = np.searchsorted(self.nearness, reach, side="right")
         start = 0
         while start < len(todo):
@@ -113,14 +116,14 @@ class _Removals:
             start = stop
 
     def _remove(self, rows: IntArray, pull: FloatArray, room: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Left-out decision values of some rows, and how far corrections move the solution (norm of H).
+        """Return left-out decision values of some rows, and how far corrections move the solution.
 
         Only rows that can cross within ``room`` are examined: the values hold if no correction exceeds it.
         """
         values, moved = self.f[rows] + pull * self.kernel.squares[rows], np.zeros(len(rows))
         reach = np.max(np.abs(pull) * self.root[rows] + room)
         near = np.sort(self.order[: np.searchsorted(self.nearness, reach, side="right")])
-        K = self.kernel.part(rows, near)
+        K = self.kernel.block(rows, near)
         f = pull[:, None] * K
         f += self.f[near]
         crossed = self._crossed(rows, near, f)
@@ -131,8 +134,8 @@ class _Removals:
         may_cross |= crossed
         kept = np.flatnonzero(may_cross[todo].any(axis=0))
         near, K, crossed = near[kept], K[:, kept], crossed[:, kept]
-        cache = RowCache((len(near), len(near)), lambda some: self.kernel.part(near[some], near))
-        for _ in range(_PATIENCE):
+        cache = RowCache((len(near), len(near)), lambda some: self.kernel.block(near[some], near))
+        for _ in range(_ROUNDS):
             unsettled = [todo[:0]]
             for some in _similar_sizes(todo, crossed):
                 systems = _Systems(self, rows[some], K[some], crossed[some], near, cache)
@@ -146,7 +149,7 @@ class _Removals:
         return values, moved
 
     def _crossed(self, rows: IntArray, near: IntArray, f: FloatArray) -> BoolArray:
-        """Mask of the near rows that change sides for each row left out; not itself if it has no copies."""
+        """Return which near rows change sides for each row left out; not the row itself without copies."""
         crossed: BoolArray = (self.problem.target[near] * f < 1) != self.inside[near]
         which, where = _positions(rows, near)
         alone = self.problem.copies[rows[which]] == 1
@@ -154,7 +157,7 @@ class _Removals:
         return crossed
 
     def _refit(self, row: int) -> float:
-        """Decision value of a row whose crossings do not settle."""
+        """Return the decision value of a row for which the crossing rows do not settle."""
         copies = self.problem.copies.copy()
         copies[row] -= 1
         rest = replace(self.problem, copies=copies).take(copies > 0)
@@ -164,8 +167,8 @@ class _Removals:
 class _Systems:
     """One system of equations per row left out, for it and the rows that cross the margin with it.
 
-    (S⁻¹ + K) e = target − f over these rows, with S the weights added (entering) or removed (leaving). All
-    decision values then move by K e.
+    Adding weights S to these rows (negative ones remove them) changes H by Xᵀ S X. By the Woodbury formula,
+    all decision values move by K e, where (S⁻¹ + K) e = target − f over these rows.
     """
 
     def __init__(
@@ -181,11 +184,11 @@ class _Systems:
         self.K, self.cache, self.f, self.f_own = K, cache, removals.f[near], removals.f[rows]
         weight, others = problem.cost[rows].copy(), crossed.copy()
         which, where = _positions(rows, near)
-        gone = crossed[which, where]  # the copies of such a row leave the margin with it
+        gone = crossed[which, where]  # all copies of such a row leave the margin
         weight[which[gone]] *= problem.copies[rows[which[gone]]]
         others[which, where] = False
         union = np.flatnonzero(others.any(axis=0))
-        between, places = cache.part(union, union), cache.places(union)
+        between, places = cache.block(union, union), cache.places(union)
         self.system, column = np.nonzero(others[:, union])
         count = np.bincount(self.system, minlength=len(rows))
         self.slot = 1 + np.arange(len(column)) - np.repeat(np.cumsum(count) - count, count)
@@ -209,18 +212,18 @@ class _Systems:
         self.e = np.linalg.solve(matrix, right[:, :, None])[:, :, 0]
 
     def own_value(self) -> FloatArray:
-        """Decision values of the rows left out."""
+        """Return the decision values of the rows left out."""
         return np.asarray(self.f_own + np.einsum("ti,ti->t", self.e, self.gram[:, 0, :]))
 
     def moved(self, pull: FloatArray) -> FloatArray:
-        """How far the crossings move the solution, beyond the effect of the row itself."""
+        """Return how far the crossing rows move the solution (norm of H), beyond the row left out."""
         beyond = self.e.copy()
         beyond[:, 0] -= pull
         squares: FloatArray = np.einsum("ti,tij,tj->t", beyond, self.gram, beyond)
         return np.sqrt(np.maximum(squares, 0.0))
 
     def values(self) -> FloatArray:
-        """Decision values of the near rows."""
+        """Return the decision values of the near rows."""
         spread = sp.csr_array(
             (self.e[self.system, self.slot], (self.system, self.place)),
             shape=(len(self.e), len(self.cache.rows)),
@@ -232,14 +235,14 @@ class _Systems:
 
 
 def _positions(rows: IntArray, near: IntArray) -> tuple[IntArray, IntArray]:
-    """Positions of the rows that are among the (sorted) near ones, and their places there."""
-    where = np.minimum(np.searchsorted(near, rows), max(len(near) - 1, 0))
-    which = np.flatnonzero(near[where] == rows) if len(near) else np.arange(0)
+    """Return the positions of the rows that are among the (sorted) near ones, and their places there."""
+    where = np.searchsorted(near, rows)
+    which = np.flatnonzero(np.append(near, -1)[where] == rows)
     return which, where[which]
 
 
 def _similar_sizes(todo: IntArray, crossed: BoolArray) -> Iterator[IntArray]:
-    """Parts of ``todo`` whose systems of equations together stay small, padded to the largest."""
+    """Yield pieces of ``todo`` whose systems, padded to the largest, together stay small."""
     count = crossed[todo].sum(axis=1)
     order = np.argsort(count)
     while len(order):

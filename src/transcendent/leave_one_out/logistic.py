@@ -1,4 +1,8 @@
-"""Logistic regression: Newton steps from the solution of all rows to the solution without a row."""
+"""Logistic regression: Newton steps from the solution with all rows to the solution without a row.
+
+One step is Pregibon's approximation (1981). It suffices where a bound of its error is small; the bound uses
+that the logistic loss is self-concordant in the sense of Bach (2010).
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +21,9 @@ from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import block_slices, dense, refuse_if
 
 TOLERANCE = 1e-5
-"""Error of left-out decision values at which steps end, by a first-order bound."""
+"""Bound of the error of left-out decision values below which no more steps are taken."""
 
-LARGEST_ORDER = 6_000
+MAX_ORDER = 6_000
 """Largest order of the Hessian: columns (or rows, if fewer) times the free outputs."""
 
 _POLISHED = 1e-10
@@ -30,15 +34,15 @@ _SPARSE = 0.1
 
 @register(LogisticRegression, kind="approximate")
 def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Step from the converged solution to those without one row, until the error bound is `TOLERANCE`."""
+    """Step from the converged solution to those without one row, until errors are below `TOLERANCE`."""
     _check_supported(model)
     basis = _basis(len(model.classes_))
     # Scikit-learn has one row of coefficients for two classes, otherwise one per class.
     projection = np.ones((1, 1)) if len(basis) == 2 else basis
     rows, codes = shared.rows_and_codes(model, X, y)
     order = (min(rows.shape) + bool(model.fit_intercept)) * basis.shape[1]
-    refuse_if(order > LARGEST_ORDER, f"the Hessian is of order {order}, more than {LARGEST_ORDER}")
-    costs, apart = shared.class_costs(model, y)[codes], shared.unconnected(rows)
+    refuse_if(order > MAX_ORDER, f"the Hessian is of order {order}, more than {MAX_ORDER}")
+    costs, isolated = shared.class_costs(model, y)[codes], shared.unconnected(rows)
     rows, coefficients = _compact(rows, model.coef_.T @ projection)
     penalty = np.ones(rows.shape[1])
     if model.fit_intercept:
@@ -47,11 +51,11 @@ def logistic(model: Any, X: Any, y: AnyArray) -> LeftOut:
         rows = shared.with_intercept(rows, scale)
         penalty = np.append(penalty, float(penalised))
         coefficients = np.vstack([coefficients, model.intercept_ @ projection / scale])
-    leaving_out = _LeavingOut(_Problem(rows, basis[codes], penalty, basis), costs, coefficients)
+    leaving_out = _LeavingOut(_LogisticProblem(rows, basis[codes], penalty, basis), costs, coefficients)
     check_converged(rows @ coefficients, leaving_out.outputs, codes)
     left_out = leaving_out.decisions()
     if not model.fit_intercept:
-        left_out[apart] = 0.0
+        left_out[isolated] = 0.0
     if len(basis) == 2:
         chances = expit(np.hstack([-left_out, left_out]))
         return LeftOut(model.classes_, decision_function=left_out[:, 0], predict_proba=chances)
@@ -63,17 +67,17 @@ def _check_supported(model: Any) -> None:
     if penalty == "deprecated":
         penalty = f"l1_ratio={model.l1_ratio}" if model.l1_ratio else "l2"
     refuse_if(penalty != "l2", f"penalties other than L2 are not supported: {penalty}")
-    refuse_if(np.isinf(model.C), "C=inf, no penalty, is not supported")
+    refuse_if(np.isinf(model.C), "C=inf (no penalty) is not supported")
     one_vs_rest = model.solver == "liblinear" and len(model.classes_) > 2
     one_vs_rest |= getattr(model, "multi_class", "deprecated") not in ("deprecated", "auto")
-    refuse_if(one_vs_rest, "several classes are supported as multinomial only")
+    refuse_if(one_vs_rest, "several classes are supported only as multinomial")
 
 
 def _basis(n_classes: int) -> FloatArray:
-    """(classes, outputs) matrix that gives the scores of the classes from the free outputs.
+    """Return the (classes, outputs) matrix that gives the scores of the classes from the free outputs.
 
-    Two classes have the scores 0 and f. The scores of several classes sum to 0, as in scikit-learn; its
-    columns are orthonormal, so that the penalty does not change.
+    Two classes have the scores 0 and f. The scores of several classes sum to 0, as in scikit-learn. The
+    columns are orthonormal, so the penalty is the same for outputs as for scores.
     """
     if n_classes == 2:
         return np.array([[0.0], [1.0]])
@@ -82,9 +86,10 @@ def _basis(n_classes: int) -> FloatArray:
 
 
 def _compact(rows: Any, coefficients: FloatArray) -> tuple[Any, FloatArray]:
-    """Rows with the same inner products and no more columns than rows, and coefficients that fit them.
+    """Return rows with the same inner products and no more columns than rows, and their coefficients.
 
-    Decision values and the L2 penalty depend on inner products alone.
+    Decision values and the L2 penalty depend on inner products alone, so a Cholesky factor of the matrix of
+    inner products can replace the rows; pivoting makes it safe for linearly dependent rows.
     """
     if rows.shape[1] <= rows.shape[0]:
         return rows, coefficients
@@ -97,7 +102,7 @@ def _compact(rows: Any, coefficients: FloatArray) -> tuple[Any, FloatArray]:
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _LogisticProblem:
     """Σ cost · log-loss + ½ Σ penalty · coefficients², with coefficients of shape (columns, outputs)."""
 
     rows: Any
@@ -106,7 +111,7 @@ class _Problem:
     basis: FloatArray
 
     def means(self, outputs: FloatArray) -> FloatArray:
-        """Expected targets for outputs of shape (rows, outputs, ...)."""
+        """Return the expected targets for outputs of shape (rows, outputs, ...)."""
         if len(self.basis) == 2:
             with np.errstate(over="ignore"):  # several times as fast as expit
                 return np.asarray(1 / (1 + np.exp(-outputs)))
@@ -114,7 +119,7 @@ class _Problem:
         return np.asarray(np.einsum("km,nk...->nm...", self.basis, chances))
 
     def curvatures(self, outputs: FloatArray) -> FloatArray:
-        """Derivatives of the means: an (outputs, outputs) matrix per row."""
+        """Return the derivatives of the means: an (outputs, outputs) matrix per row."""
         chances, means = softmax(outputs @ self.basis.T, axis=1), self.means(outputs)
         squares = np.einsum("nk,km,kl->nml", chances, self.basis, self.basis, optimize=True)
         return np.asarray(squares - means[:, :, None] * means[:, None, :])
@@ -124,7 +129,7 @@ class _Problem:
         return float(costs @ losses + self.penalty @ (coefficients**2).sum(axis=1) / 2)
 
     def hessian(self, weights: FloatArray) -> FloatArray:
-        """Hessian of order columns × outputs, from the curvatures of the rows times their costs."""
+        """Return the Hessian, of order columns × outputs, from the rows' curvatures times their costs."""
         d, m = len(self.penalty), weights.shape[1]
         hessian = np.zeros((d, m, d, m))
         for a in range(m):
@@ -135,7 +140,7 @@ class _Problem:
         return hessian.reshape(d * m, d * m)
 
     def minimise(self, coefficients: FloatArray, costs: FloatArray) -> tuple[FloatArray, Any]:
-        """Best coefficients by Newton's method with step halving, and the factored Hessian there."""
+        """Return the best coefficients, by Newton's method with step halving, and the factored Hessian."""
         outputs = self.rows @ coefficients
         for _ in range(_NEWTON_STEPS):
             factor = _factored(self.hessian(costs[:, None, None] * self.curvatures(outputs)))
@@ -157,7 +162,7 @@ class _Problem:
 
 
 def _weighted_products(rows: Any, weights: FloatArray) -> FloatArray:
-    """Weighted sum of the outer products of the rows."""
+    """Return the weighted sum of the outer products of the rows."""
     if sp.issparse(rows) and rows.nnz < _SPARSE * rows.shape[0] * rows.shape[1]:
         return dense(rows.T @ (sp.diags_array(weights) @ rows))
     products = np.zeros((rows.shape[1], rows.shape[1]))
@@ -176,12 +181,13 @@ def _factored(hessian: FloatArray) -> Any:
 class _LeavingOut:
     """Decision values of rows at the solutions without them.
 
-    Without row i all outputs change by δ = K q. K is the response of the outputs to a unit of slope at each
-    row; q_i is the whole slope of row i, and q_j the error of the linear prediction of the slope of row j.
-    The equation of row i itself is solved implicitly.
+    Without row i all outputs change by δ = K q, where K = X H⁻¹ Xᵀ is the response of the outputs to a unit
+    of slope at each row. q_i is the whole slope of row i. q_j is the error of the linear prediction of the
+    slope of row j: it is small and found by iteration. Row i itself needs no iteration: its weight is removed
+    from the Hessian by the Woodbury formula, (I - K_ii W_i)⁻¹ K_ii.
     """
 
-    def __init__(self, problem: _Problem, costs: FloatArray, coefficients: FloatArray) -> None:
+    def __init__(self, problem: _LogisticProblem, costs: FloatArray, coefficients: FloatArray) -> None:
         self.problem, self.costs = problem, costs
         self.coefficients, self.factor = problem.minimise(coefficients, costs)
         self.outputs = problem.rows @ self.coefficients
@@ -191,7 +197,7 @@ class _LeavingOut:
         self.spread = 1.0 if len(problem.basis) == 2 else np.sqrt(2.0)
 
     def decisions(self) -> FloatArray:
-        """(rows, outputs) left-out decision values."""
+        """Return the (rows, outputs) left-out decision values."""
         n, m = self.outputs.shape
         kernels = np.empty((n, m, m))
         for cut in block_slices(n, len(self.problem.penalty) * m * m):
@@ -206,10 +212,11 @@ class _LeavingOut:
         return decisions
 
     def _one_step(self, kernels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Changes by one Newton step, and bounds of their errors.
+        """Return the changes by one Newton step, and bounds of their errors.
 
-        Curvatures change by a factor of at most exp(t) if scores change by t. Scores of other rows change by
-        at most the length of the step times that of the row, in the metrics of the Hessian and its inverse.
+        Curvatures change by a factor of at most exp(t) if scores change by t (self-concordance). By the
+        Cauchy–Schwarz inequality, scores of other rows change by at most the length of the step in the metric
+        of the Hessian times the length of the row in the metric of its inverse.
         """
         without = np.linalg.solve(np.eye(kernels.shape[1]) - kernels @ self.weights, kernels)
         changes = np.einsum("nml,nl->nm", without, self.slopes)
@@ -222,10 +229,9 @@ class _LeavingOut:
         return changes, errors
 
     def _respond(self, left_out: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows, and the responses to a unit of slope at them.
+        """Return rows, and the responses of coefficients and own outputs to a unit of slope at each.
 
-        Responses of the coefficients are (columns, outputs, rows, outputs), of the rows' own outputs (rows,
-        outputs, outputs).
+        The responses are (columns, outputs, rows, outputs) and (rows, outputs, outputs).
         """
         part = dense(take_rows(self.problem.rows, left_out))
         (b, d), m = part.shape, self.outputs.shape[1]
@@ -239,7 +245,7 @@ class _LeavingOut:
         return np.asarray(cho_solve(self.factor, right, check_finite=False))
 
     def _iterate(self, left_out: IntArray) -> FloatArray:
-        """Changes of the rows' own outputs, NaN where the steps do not converge."""
+        """Return the changes of the rows' own outputs, NaN where the steps do not converge."""
         problem, (n, m), d = self.problem, self.outputs.shape, len(self.problem.penalty)
         result = np.full((len(left_out), m), np.nan)
         part, responses, kernels = self._respond(left_out)
@@ -262,18 +268,17 @@ class _LeavingOut:
             squares += np.einsum("bm,bml,bl->b", own_change, self.weights[taken], own_pull)
             # Each further change is shorter than the last by the relative change of the curvatures.
             factor = np.minimum(1, 2 * np.expm1(np.minimum(1, largest)))
-            going = ~(reach[active] * np.sqrt(squares) * factor <= TOLERANCE)
-            result[active[~going]] = (own + own_change)[~going]
-            if not going.any():
+            unsettled = ~(reach[active] * np.sqrt(squares) * factor <= TOLERANCE)
+            result[active[~unsettled]] = (own + own_change)[~unsettled]
+            if not unsettled.any():
                 break
-            active, own = active[going], (own + own_change)[going]
-            pulls, others = new_pulls[:, going], (others + change)[:, going]
+            active, own = active[unsettled], (own + own_change)[unsettled]
+            pulls, others = new_pulls[:, unsettled], (others + change)[:, unsettled]
         return result
 
     def _excess(self, moved: FloatArray, left_out: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Errors of the linear prediction of slopes, and the largest change of a score."""
-        outputs = self.outputs[:, :, None]
-        bends = self.problem.means(outputs + moved)
+        """Return the errors of the linear prediction of slopes, and the largest change of a score."""
+        bends = self.problem.means(self.outputs[:, :, None] + moved)
         bends -= self.means[:, :, None]
         bends *= -self.costs[:, None, None]
         bends += self.weights * moved if moved.shape[1] == 1 else np.matmul(self.weights, moved)

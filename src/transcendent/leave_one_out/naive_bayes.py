@@ -1,4 +1,4 @@
-"""Naive Bayes: sums over the rows, from which one row is subtracted."""
+"""Naive Bayes: one row is subtracted from the sums over all rows."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ from transcendent.leave_one_out.registry import LeftOut, register
 from transcendent.leave_one_out.shared import blocks, refuse_if
 
 _CANCELLED, _LOST = 1e-6, 1e-8
-"""A row that leaves less than these shares has the variance computed anew, or the count refused."""
+"""If less than these shares remains without a row, a variance is recomputed and a count refused."""
 
 _ROUNDING = 1e-11
-"""Deviations below this share of the mean may be rounding."""
+"""Deviations below this share of the mean may be rounding errors."""
 
 
 @register(GaussianNB, kind="exact")
@@ -55,7 +55,11 @@ class _Group:
         self.variance = squares / self.size
 
     def variances_without(self, left_out: IntArray) -> FloatArray:
-        """Variances without each of some members: n / (n - 1) (variance - deviation² / (n - 1))."""
+        """Return variances without each of some members: n / (n - 1) (variance - deviation² / (n - 1)).
+
+        This is Welford's update (1962), reversed. Deviations from the mean of all rows keep the digits that
+        sums of squares would lose; where the subtraction still cancels, the variance is computed directly.
+        """
         n = self.size
         squares = (self.rows[left_out] - self.mean) ** 2
         variances: FloatArray = n / (n - 1) * (self.variance - squares / (n - 1))
@@ -74,7 +78,8 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     refuse_if(not counted, "binarize=None with features other than 0 and 1 is not supported")
     sizes, counts = bayes.class_count_[:, None], bayes.feature_count_
     full = _bernoulli_weights(counts, counts, sizes, alpha)
-    # A feature that no member of the class has is absent from the row; one that all have is present in it.
+    # A feature that no member of the class has is absent from the row, and one that all have is present: the
+    # limits 0 and sizes - 1 change no answer, they only keep the logarithms finite.
     own = _bernoulli_weights(np.maximum(counts - 1, 0), np.minimum(counts, sizes - 1), sizes - 1, alpha)
     for cut, part in blocks(rows):
         present = part if bayes.binarize is None else binarize(part, threshold=bayes.binarize)
@@ -88,15 +93,15 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
 def _bernoulli_weights(
     if_present: FloatArray, if_absent: FloatArray, sizes: FloatArray, alpha: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Weights of present features and an offset per class, from the counts in either case.
+    """Return the weights of present features and an offset per class, from the counts in either case.
 
-    The order of operations is scikit-learn's, so that rounding is the same when alpha is small.
+    The order of operations is scikit-learn's, for the same rounding when alpha is small.
     """
     log_sizes = np.log(sizes + 2 * alpha)
     present = np.log(if_present + alpha) - log_sizes
     with np.errstate(divide="ignore"):
         absent = np.log(1 - np.exp(np.log(if_absent + alpha) - log_sizes))
-    refuse_if(not np.isfinite(absent).all(), "alpha is so small that features become certain")
+    refuse_if(not np.isfinite(absent).all(), "alpha is so small that probabilities round to 1")
     return present - absent, absent.sum(axis=1)
 
 
@@ -126,16 +131,15 @@ def multinomial(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
 
 
 def _rest(counts: FloatArray, taken: FloatArray, alphas: Any) -> FloatArray:
-    """Counts without what is taken, plus the smoothing."""
+    """Return counts without one row, plus the smoothing."""
     rest = counts - taken
-    smoothed = rest + alphas
-    lost = (rest != 0) & (smoothed < _LOST * counts)
-    refuse_if(np.any(lost), "a count exceeds all others of its feature by far")
-    return np.asarray(smoothed)
+    lost = (rest != 0) & (rest + alphas < _LOST * counts)
+    refuse_if(np.any(lost), "a count is far larger than all others of its feature")
+    return np.asarray(rest + alphas)
 
 
 def _start(bayes: Any, X: Any, y: AnyArray) -> tuple[FloatArray, Any, IntArray, FloatArray]:
-    """The smoothing, rows with each entry stored once, codes of labels, and room for log densities."""
+    """Return the smoothing, rows with each entry stored once, codes of labels, and room for log densities."""
     alpha = np.asarray(bayes.alpha, dtype=np.float64)
     if not bayes.force_alpha:
         alpha = np.maximum(alpha, 1e-10)

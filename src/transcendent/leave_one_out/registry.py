@@ -1,8 +1,8 @@
-"""Registry of the detector types with a leave-one-out shortcut, and the reasons why others have none."""
+"""Registry of the detector types with a leave-one-out shortcut."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -51,12 +51,14 @@ class LeftOut:
 
     def __getattr__(self, name: str) -> Callable[[Any], AnyArray]:
         if name.startswith("_") or name not in self._answers:
-            raise AttributeError(f"no left-out answers of {name!r} are known")
+            raise AttributeError(f"there are no left-out answers of {name!r}")
 
         def answer(X: Any) -> AnyArray:
             values: AnyArray = self._answers[name]
             if count_rows(X) != len(values):
-                raise ValueError(f"{len(values)} rows were left out, but {count_rows(X)} are asked about.")
+                raise ValueError(
+                    f"there are left-out answers about {len(values)} rows, but X has {count_rows(X)}."
+                )
             return values
 
         return answer
@@ -80,26 +82,25 @@ def register(*estimators: type, kind: Kind) -> Callable[[Function], Function]:
     """Register a leave-one-out shortcut for detectors of exactly these types, not of subclasses.
 
     The function is called with the detector fitted on all rows, the rows and their labels. It returns
-    `LeftOut` answers, or raises `NoShortcutError` with the reason why it does not hold; then the detector is
-    refitted once per row. A pipeline has the shortcut of its last step if the others learn nothing from the
-    rows. A later registration for a type replaces an earlier one.
+    `LeftOut` answers, or raises `NoShortcutError` with the reason; then the detector is refitted once per
+    row. A pipeline has the shortcut of its last step if the others learn nothing from the rows. A later
+    registration for a type replaces an earlier one.
 
     Parameters
     ----------
     *estimators : type
-        Classes of detectors.
+        Detector types.
     kind : {"exact", "approximate"}
         Whether refitting to convergence would give the same answers, or only similar ones.
     """
-    if kind not in ("exact", "approximate"):
+    if kind not in get_args(Kind):
         raise ValueError(f"kind must be 'exact' or 'approximate', not {kind!r}.")
 
-    def enter(function: Function) -> Function:
-        for estimator in estimators:
-            SHORTCUTS[estimator] = Shortcut(kind, function)
+    def add(function: Function) -> Function:
+        SHORTCUTS.update(dict.fromkeys(estimators, Shortcut(kind, function)))
         return function
 
-    return enter
+    return add
 
 
 def find_shortcut(model: Any, params: dict[str, Any]) -> Shortcut:

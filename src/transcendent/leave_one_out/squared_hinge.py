@@ -17,10 +17,10 @@ MAX_ORDER = 12_000
 """Largest order of the matrix that is inverted (1.2 GB): columns or rows inside the margin, if fewer."""
 
 MAX_CROSSED = 1 << 28
-"""Rows inside the margin times rows outside, where columns are more than the former (2 GB)."""
+"""Rows inside the margin times rows outside, if there are more columns than rows inside (2 GB)."""
 
 MAX_CURVATURE = 1e11
-"""Largest trace of the Hessian of the loss: beyond it, double precision does not give 1e-6 of a score."""
+"""Largest trace of the Hessian of the loss: beyond it, double precision gives scores no longer to 1e-6."""
 
 _TOO_CURVED = (
     "C times the squared rows is so large that rounding errors would show: scale the features or lower C"
@@ -28,7 +28,7 @@ _TOO_CURVED = (
 
 
 @dataclass(frozen=True)
-class Problem:
+class HingeProblem:
     """Minimise ½|w|² + ½ Σ cost·copies·max(0, 1 − target·(X w))²; all rows differ."""
 
     X: Any
@@ -37,24 +37,26 @@ class Problem:
     copies: FloatArray
 
     def value(self, w: FloatArray, f: FloatArray) -> float:
-        """Value of the objective at w with the decision values f."""
+        """Return the objective at w with the decision values f."""
         slack = np.maximum(0.0, 1 - self.target * f)
         return float(w @ w + np.sum(self.cost * self.copies * slack**2)) / 2
 
     def gradient(self, w: FloatArray, f: FloatArray) -> FloatArray:
-        """Gradient of the objective."""
+        """Return the gradient of the objective."""
         slack = np.maximum(0.0, 1 - self.target * f)
         return np.asarray(w - self.X.T @ (self.cost * self.copies * slack * self.target))
 
-    def take(self, rows: Any) -> "Problem":
-        """The problem with some of the rows."""
-        return Problem(self.X[rows], self.target[rows], self.cost[rows], self.copies[rows])
+    def take(self, rows: Any) -> "HingeProblem":
+        """Return the problem with some of the rows."""
+        return HingeProblem(self.X[rows], self.target[rows], self.cost[rows], self.copies[rows])
 
 
-def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray, "Curvature"]:
-    """Solve by Newton's method, which ends after finitely many steps.
+def solve(problem: HingeProblem, w: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray, "Curvature"]:
+    """Solve by Newton's method with step halving.
 
-    Returns the solution, its decision values, the mask of the rows inside the margin, and the curvature.
+    The objective is quadratic as long as the same rows are inside the margin, so finitely many steps reach
+    the exact solution (Mangasarian, 2002). Returns the solution, its decision values, the mask of the rows
+    inside the margin, and the curvature.
     """
     f = problem.X @ w
     value = problem.value(w, f)
@@ -72,7 +74,7 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
             if value < before or length < 1e-6:
                 break
             length /= 2
-        if value >= before * (1 - 1e-14):  # the rows in doubt are on the margin, to the last bits
+        if value >= before * (1 - 1e-14):  # rounding decides which rows are inside
             refuse_if(
                 np.linalg.norm(problem.gradient(best, f_best)) > 1e-8 * np.linalg.norm(best),
                 "its solution cannot be computed accurately at this C: scale the features or lower C",
@@ -82,13 +84,13 @@ def solve(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Bool
 
 
 class Curvature:
-    """H = I + Xᵀ diag(weight) X over the rows inside the margin, with the factor of a matrix.
+    """The Hessian H = I + Xᵀ diag(weight) X of the objective, over the rows inside the margin.
 
-    For few columns (``primal``) H itself is factored. For few rows it is A⁻¹ = X Xᵀ + diag(1 / weight), from
-    which H⁻¹ = I - Xᵀ A X.
+    For few columns (``primal``) H itself is factored. For few rows A⁻¹ = X Xᵀ + diag(1 / weight) is factored,
+    and H⁻¹ = I - Xᵀ A X (Woodbury). The eigenvalues of H are at least 1, so its inverse is never singular.
     """
 
-    def __init__(self, rows: Problem) -> None:
+    def __init__(self, rows: HingeProblem) -> None:
         self.X, self.target, self.weight = rows.X, rows.target, rows.cost * rows.copies
         n, width = rows.X.shape
         self.primal = width <= n
@@ -105,45 +107,49 @@ class Curvature:
 
     @cached_property
     def inverse(self) -> FloatArray:
-        """Inverse of the matrix that was factored."""
+        """Inverse of the factored matrix."""
         lower, _ = linalg.lapack.dpotri(self.factor, lower=1)
         return np.ascontiguousarray(lower + np.tril(lower, -1).T)
 
     def minimiser(self, w: FloatArray) -> FloatArray:
-        """The solution if the rows inside the margin stay the same, from any ``w``.
+        """Return the solution if the rows inside the margin stay the same, from any ``w``.
 
-        One step is enough in exact arithmetic; the others repair rounding, which a large cost magnifies.
+        One step is enough in exact arithmetic; the others reduce rounding errors, which large costs magnify.
         """
         for _ in range(3):
             w = w - self._solve(w - self.X.T @ (self.weight * (self.target - self.X @ w)))
         return w
 
-    def kernel(self, X: Any) -> "Kernel":
-        """K = X H⁻¹ Xᵀ of all rows, those inside the margin first."""
+    def kernel(self, X: Any) -> "_PrimalKernel | _DualKernel":
+        """Return K = X H⁻¹ Xᵀ of all rows, those inside the margin first."""
         return _PrimalKernel(self, X) if self.primal else _DualKernel(self, X)
 
     def _solve(self, vector: FloatArray) -> FloatArray:
-        """H⁻¹ times a vector."""
+        """Return H⁻¹ times a vector."""
         right = vector if self.primal else self.X @ vector
         solved = linalg.cho_solve((self.factor, True), right, check_finite=False)
         return np.asarray(solved if self.primal else vector - self.X.T @ solved)
 
 
 class _PrimalKernel:
-    """K from H⁻¹; ``squares`` is its diagonal."""
+    """K = X H⁻¹ Xᵀ from H⁻¹; ``squares`` is its diagonal."""
 
     def __init__(self, curvature: Curvature, X: Any) -> None:
         self.X, self.inverse = X, curvature.inverse
         self.squares = _quadratic_forms(X, self.inverse)
 
-    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """K between rows and columns."""
+    def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return K between rows and columns."""
         solved = np.ascontiguousarray((self.X[rows] @ self.inverse).T)
         return _transposed_product(self.X[columns], solved)
 
 
 class _DualKernel:
-    """K from A: known between rows inside the margin, computed at once across it, row by row outside it."""
+    """K = X H⁻¹ Xᵀ from A.
+
+    ``across`` holds K between rows inside and outside the margin, ``beyond`` those rows of K outside it that
+    were needed so far.
+    """
 
     def __init__(self, curvature: Curvature, X: Any) -> None:
         self.inverse, self.weight, self.inside = curvature.inverse, curvature.weight, curvature.X
@@ -161,18 +167,22 @@ class _DualKernel:
         own = (1.0 - np.diag(self.inverse) / self.weight) / self.weight
         self.squares = np.concatenate([own, self._outer_squares()])
 
-    def part(self, rows: IntArray, columns: IntArray) -> FloatArray:
-        """K between rows and columns, each with those inside the margin first."""
+    def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return K between rows and columns, each with those inside the margin first."""
         n, kernel = len(self.weight), np.empty((len(rows), len(columns)))
         r, c = np.count_nonzero(rows < n), np.count_nonzero(columns < n)
         kernel[:r, :c] = self._within(rows[:r], columns[:c])
         kernel[:r, c:] = self.across[np.ix_(rows[:r], columns[c:] - n)]
         kernel[r:, :c] = self.across[np.ix_(columns[:c], rows[r:] - n)].T
-        kernel[r:, c:] = self.beyond.part(rows[r:] - n, columns[c:] - n)
+        kernel[r:, c:] = self.beyond.block(rows[r:] - n, columns[c:] - n)
         return kernel
 
     def _within(self, a: IntArray, b: IntArray) -> FloatArray:
-        """diag(1 / weight) - A / (weight weightᵀ), which keeps digits that X H⁻¹ Xᵀ would lose."""
+        """Return K between rows inside the margin.
+
+        With W = diag(weight) and X Xᵀ = A⁻¹ - W⁻¹, K = X Xᵀ - X Xᵀ A X Xᵀ becomes W⁻¹ - W⁻¹ A W⁻¹. This form
+        has no products of large numbers that nearly cancel.
+        """
         kernel = -self.inverse[np.ix_(a, b)] / (self.weight[a, None] * self.weight[b])
         same = a[:, None] == b
         kernel[same] += np.broadcast_to(1.0 / self.weight[b], kernel.shape)[same]
@@ -186,7 +196,7 @@ class _DualKernel:
         return squares
 
     def _outwards(self, combinations: FloatArray) -> FloatArray:
-        """Products of combinations of the rows inside with the rows outside."""
+        """Return the products of combinations of the rows inside with the rows outside."""
         return _transposed_product(self.outside, self.inside.T @ np.ascontiguousarray(combinations.T))
 
     def _beyond(self, o: IntArray) -> FloatArray:
@@ -198,9 +208,6 @@ class _DualKernel:
 
     def _cuts(self, n: int) -> Iterator[slice]:
         return chunks(n, rows_at_once(self.inside.shape[1]))
-
-
-Kernel = _PrimalKernel | _DualKernel
 
 
 class RowCache:
@@ -216,7 +223,7 @@ class RowCache:
         return self.room[: self.filled]
 
     def places(self, wanted: IntArray) -> IntArray:
-        """Positions of the wanted rows in ``rows``."""
+        """Return the positions of the wanted rows in ``rows``, and compute those that are new."""
         new = wanted[self.place[wanted] < 0]
         if len(new):
             computed, end = self.compute(new), self.filled + len(new)
@@ -229,18 +236,18 @@ class RowCache:
             self.filled = end
         return self.place[wanted]
 
-    def part(self, wanted: IntArray, columns: IntArray) -> FloatArray:
-        """Some columns of the wanted rows."""
+    def block(self, wanted: IntArray, columns: IntArray) -> FloatArray:
+        """Return some columns of the wanted rows."""
         places = self.places(wanted)  # first: it may replace ``rows``
         return self.rows[np.ix_(places, columns)]
 
 
 def _quadratic_forms(X: Any, matrix: FloatArray) -> FloatArray:
-    """xᵀ M x of each row x."""
+    """Return xᵀ M x of each row x."""
     if not sp.issparse(X):
         cuts = chunks(X.shape[0], rows_at_once(X.shape[1]))
         return np.concatenate([np.einsum("ij,ij->i", X[cut] @ matrix, X[cut]) for cut in cuts])
-    # Rows with equally many non-zeros are taken together, and only their entries of M are gathered.
+    # Rows with the same number of non-zeros are computed together, from the entries of M at these alone.
     forms, lengths, flat = np.zeros(X.shape[0]), np.diff(X.indptr), np.ravel(matrix)
     for length in np.unique(lengths[lengths > 0]):
         alike = np.flatnonzero(lengths == length)
@@ -253,7 +260,7 @@ def _quadratic_forms(X: Any, matrix: FloatArray) -> FloatArray:
 
 
 def _transposed_product(X: Any, Y: FloatArray) -> FloatArray:
-    """(X Y)ᵀ, in blocks small enough to be transposed in the processor's cache."""
+    """Return (X Y)ᵀ, in blocks small enough to be transposed in the processor's cache."""
     product = np.empty((Y.shape[1], X.shape[0]))
     for cut in chunks(X.shape[0], max(1, (1 << 17) // max(1, Y.shape[1]))):
         product[:, cut] = (X[cut] @ Y).T

@@ -3,7 +3,9 @@
 Minimise ½βᵀKβ − yᵀβ for low ≤ β ≤ high, with Σβ = 0 if there is an intercept b without penalty. At the
 optimum the residuals e = Kβ + b − y are 0 on the margin, where β is free, ≥ 0 where β is low and ≤ 0 where it
 is high. While the coefficient of a row goes to zero, the optimum moves along straight lines and turns
-whenever a row enters or leaves the margin (Cauwenberghs and Poggio, 2000).
+whenever a row enters or leaves the margin (Cauwenberghs and Poggio, Incremental and Decremental Support
+Vector Machine Learning, 2000). Rounding errors along a path do no harm: its end is checked against these
+conditions, and the problem is solved again where they fail.
 """
 
 import warnings
@@ -19,14 +21,14 @@ from transcendent._utils.arrays import BoolArray, FloatArray, IntArray, chunks
 from transcendent.leave_one_out.shared import dense, refuse_if, rows_at_once
 
 MAX_BYTES = 1 << 30
-"""Largest kernel between the rows on the margin and all rows; a few times as much is used altogether."""
+"""Largest kernel between the rows on the margin and all rows; a few times as much memory is used in all."""
 
 SINGULAR = 1e-10
 """A row depends on others on the margin if they explain its kernel with itself up to this share."""
 
 LOST = (
-    "the rows on the margin determine the solution too badly at this C: scale the features, raise max_iter, "
-    "lower tol or choose another C"
+    "the solution is ill-conditioned at this C: scale the features, raise max_iter, lower tol or choose "
+    "another C"
 )
 
 _MAX_SWAPPED = 100
@@ -36,7 +38,7 @@ Kernel = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Dual:
-    """A problem with distinct rows: libsvm's for ``svm``, or one without a free intercept if that is None."""
+    """A problem with distinct rows: libsvm's for ``svm``, or one without a free intercept if it is None."""
 
     X: Any
     kernel: Kernel
@@ -52,29 +54,29 @@ class Dual:
         return self.svm is not None
 
     def rows(self, rows: IntArray) -> FloatArray:
-        """Rows of the kernel matrix of the problem; libsvm has it in single precision."""
+        """Return rows of the kernel matrix of the problem, which libsvm holds in single precision."""
         return self.rounded(self.exact_rows(rows))
 
     def exact_rows(self, rows: IntArray) -> FloatArray:
-        """Rows of the kernel matrix in the precision of decision values."""
+        """Return rows of the kernel matrix in the precision of decision values."""
         return np.asarray(self.kernel(self.X[rows], self.X)) if len(rows) else np.empty((0, len(self.y)))
 
     def rounded(self, values: FloatArray) -> FloatArray:
-        """Values of the kernel rounded to the precision of the problem."""
+        """Return values of the kernel rounded to the precision of the problem."""
         return values.astype(np.float32).astype(np.float64) if self.biased else values
 
     def free(self, beta: FloatArray) -> BoolArray:
-        """Mask of the coefficients that are at no bound."""
+        """Return the mask of the coefficients between their bounds."""
         return (self.low < beta) & (beta < self.high)
 
     def snapped(self, beta: FloatArray) -> FloatArray:
-        """Coefficients, with those within rounding of a bound exactly on it."""
+        """Return coefficients, with those within rounding of a bound exactly on it."""
         tiny = 1e-12 * (self.high - self.low)
         beta = np.where(beta - self.low <= tiny, self.low, beta)
         return np.where(self.high - beta <= tiny, self.high, beta)
 
     def shift(self, beta: FloatArray, e: FloatArray, edge: int = 0) -> float:
-        """Correction of the intercept by the free rows, or to the middle (or edge: -1, 1) of its range."""
+        """Return the intercept's correction by the free rows, or to the middle (edge: -1, 1) of its range."""
         if not self.biased:
             return 0.0
         free = self.free(beta)
@@ -86,21 +88,21 @@ class Dual:
         return float((least, (least + most) / 2, most)[edge + 1])
 
     def is_solved(self, beta: FloatArray, e: FloatArray, close: float = 1e-9) -> bool:
-        """Whether it is optimal, up to a share of the spread of decision values and rounding."""
+        """Return whether β is optimal, up to rounding and a share of the spread of decision values."""
         wrong = np.maximum(np.where(beta < self.high, -e, 0.0), np.where(beta > self.low, e, 0.0)).max()
         unbalanced = self.scale * abs(beta.sum()) if self.biased else 0.0
         tolerance = close * (e + self.y).std() + 1e-12 + 1e-14 * self.scale * np.abs(beta).sum()
         return bool(max(wrong, unbalanced) <= tolerance)
 
     def solution(self, beta: FloatArray) -> "Solution":
-        """Coefficients that should be optimal, with their intercept and residuals."""
+        """Return coefficients that should be optimal, with their intercept and residuals."""
         beta = self.snapped(beta)
         e = combine(beta, self.rows) - self.y
         intercept = self.shift(beta, e)
         return Solution(beta, intercept, e + intercept)
 
     def refitted(self) -> "Solution":
-        """Solve the problem anew with libsvm."""
+        """Solve the problem again with libsvm."""
         refuse_if(self.svm is None, LOST)
         beta, rows = np.zeros(len(self.y)), np.flatnonzero(self.low < self.high)
         max_iter = 100_000 + 100 * len(rows)
@@ -115,7 +117,7 @@ class Dual:
         return solution
 
     def without(self, row: int, kept: float) -> "Dual":
-        """The problem with only a share of the copies of a row."""
+        """Return the problem with only a share of the copies of a row."""
         low, high = self.low.copy(), self.high.copy()
         low[row], high[row] = kept * low[row], kept * high[row]
         return replace(self, low=low, high=high)
@@ -135,7 +137,7 @@ class LostError(Exception):
 
 
 def coefficients(svm: Any, codes: IntArray, first: int, second: int) -> FloatArray:
-    """Signed coefficients of all rows in libsvm's solution for two classes, positive for the first."""
+    """Return signed coefficients of all rows in libsvm's solution for two classes, positive for the first."""
     dual_coef = dense(-svm.dual_coef_ if len(svm.classes_) == 2 else svm.dual_coef_)
     of_class, beta = codes[svm.support_], np.zeros(len(codes))
     for own, other in ((first, second - 1), (second, first)):
@@ -144,7 +146,7 @@ def coefficients(svm: Any, codes: IntArray, first: int, second: int) -> FloatArr
 
 
 def combine(beta: FloatArray, rows: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """βK for one or several β."""
+    """Return βK for one or several β."""
     support, total = np.flatnonzero(np.any(np.atleast_2d(beta) != 0, axis=0)), np.zeros(beta.shape)
     for part in chunks(len(support), rows_at_once(beta.shape[-1])):
         total += beta[..., support[part]] @ rows(support[part])
@@ -158,11 +160,12 @@ def check_memory(margin: IntArray, rows: FloatArray) -> None:
 
 
 class Tableau:
-    """Responses of the optimum to changes of single rows, as long as the margin stays the same.
+    """Responses of the optimum to changes of single rows, as long as the same rows are on the margin.
 
     The moving quantities are β of the rows on the margin and e of the others; the resting ones are e on the
     margin and β of the others. A column holds the response of all moving quantities to a unit change of the
-    resting quantity of one row.
+    resting quantity of one row. It follows from e = 0 on the margin (and Σβ = 0), which is a linear system in
+    the β of these rows (and the intercept).
     """
 
     def __init__(self, dual: Dual, margin: IntArray) -> None:
@@ -180,7 +183,7 @@ class Tableau:
         self.noise = np.random.default_rng(0).random(n)
 
     def responses(self, changes: FloatArray, direct: FloatArray) -> FloatArray:
-        """Response to changes of the coefficients on the margin (and the intercept), and of e directly."""
+        """Return the response to changes of β on the margin (and of the intercept), and of e directly."""
         moving = changes @ self.kernel + direct
         moving[:, self.margin] = changes[:, : len(self.margin)]
         return moving
@@ -196,14 +199,18 @@ class Tableau:
         self.kept.update(zip(rows.tolist(), self.responses(changes, direct), strict=True))
 
     def column(self, row: int) -> FloatArray:
-        """Response to a unit change of the resting quantity of a row."""
+        """Return the response to a unit change of the resting quantity of a row."""
         if row not in self.kept:
             self.keep(np.array([row]))
         return self.kept[row]
 
 
 class Path:
-    """A moving optimum: the moving quantity of each row (see `Tableau`), its limits, and the resting one."""
+    """A moving optimum: the moving quantity of each row (see `Tableau`), its limits, and the resting one.
+
+    Rows that entered or left the margin since the tableau was computed are ``swapped``: a small linear system
+    corrects its responses (Woodbury), and the tableau is computed again after `_MAX_SWAPPED` of them.
+    """
 
     def __init__(
         self, tableau: Tableau, beta: FloatArray, e: FloatArray, guess: FloatArray | None = None
@@ -226,7 +233,7 @@ class Path:
         self.steps = 100 + len(beta)
 
     def beta(self) -> FloatArray:
-        """Coefficients of all rows."""
+        """Return the coefficients of all rows."""
         return np.where(self.margin, self.moving, self.resting)
 
     def leave(self, row: int, change: float) -> None:
@@ -239,7 +246,7 @@ class Path:
         self.follow()
 
     def drive(self, change: FloatArray) -> None:
-        """Add a change of the moving quantities, as the tableau gives it, to follow."""
+        """Add a change of the moving quantities, by the tableau, that `follow` will make."""
         self.drives.append((change, 1.0))
 
     def follow(self) -> None:
@@ -256,9 +263,10 @@ class Path:
             self.turn(row)
 
     def turn(self, row: int, toward: float = 0.0) -> None:
-        """Let a row enter or leave the margin."""
+        """Move a row onto the margin or off it."""
         if len(self.swapped) > _MAX_SWAPPED:
-            self._rebuild()
+            self.drives = [(self._rate(drive, self._weights(drive)), left) for drive, left in self.drives]
+            self.tableau, self.swapped = Tableau(self.tableau.dual, np.flatnonzero(self.margin)), []
         response = self._response(row)
         weights = self._weights(response)
         if row in self.swapped:
@@ -284,7 +292,7 @@ class Path:
             self.drive(-step * rate[row] * pivot * self._response(row))
 
     def _response(self, row: int) -> FloatArray:
-        """Response, by the tableau, to a unit change of the resting quantity of a row."""
+        """Return the response, by the tableau, to a unit change of the resting quantity of a row."""
         if row not in self.swapped:
             return self.tableau.column(row)
         response = np.zeros(len(self.moving))
@@ -292,24 +300,24 @@ class Path:
         return response
 
     def _weights(self, drive: FloatArray) -> FloatArray:
-        """Response of the resting quantities of the rows that have entered or left the margin."""
+        """Return the response of the resting quantities of the swapped rows."""
         columns = self.columns[: len(self.swapped)]
         return np.asarray(np.linalg.solve(columns[:, self.swapped].T, -drive[self.swapped]), dtype=np.float64)
 
     def _rate(self, drive: FloatArray, weights: FloatArray) -> FloatArray:
-        """Rate of the moving quantities for a drive and its weights."""
+        """Return the rate of the moving quantities for a drive and its weights."""
         rate: FloatArray = drive + weights @ self.columns[: len(weights)]
         rate[self.swapped] = weights
         return rate
 
     def _first_to_stop(self, rate: FloatArray) -> tuple[float, int]:
-        """Distance until the first row reaches its limit, and that row."""
+        """Return the distance until the first row reaches its limit, and that row."""
         self.steps -= 1
         if self.steps < 0:
             raise LostError
         room = np.where(rate > 0, self.upper, self.lower) - self.moving
         speed = np.abs(rate) / self.size
-        moves = speed > 1e-13 * speed.max()  # the others move by rounding only
+        moves = speed > 1e-13 * speed.max()  # the others move only by rounding
         steps = np.divide(room, rate, out=np.full(len(rate), np.inf), where=moves)
         row = int(np.argmin(steps))
         return max(float(steps[row]), 0.0), row
@@ -338,7 +346,3 @@ class Path:
         self.size[rows] = np.where(margin, 1.0, self.tableau.dual.scale)
         self.lower[rows] = np.where(margin, low, np.where((beta > low) | gone, -np.inf, 0.0))
         self.upper[rows] = np.where(margin, high, np.where((beta < high) | gone, np.inf, 0.0))
-
-    def _rebuild(self) -> None:
-        self.drives = [(self._rate(drive, self._weights(drive)), left) for drive, left in self.drives]
-        self.tableau, self.swapped = Tableau(self.tableau.dual, np.flatnonzero(self.margin)), []

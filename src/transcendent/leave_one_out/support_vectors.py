@@ -1,4 +1,4 @@
-"""Support vector machines with hinge loss: the solution without a row, followed from the one with it."""
+"""Support vector machines with hinge loss: the solution is followed as the weight of a row goes to zero."""
 
 from contextlib import suppress
 from copy import copy
@@ -33,8 +33,8 @@ from transcendent.leave_one_out.support_path import (
 )
 
 MAX_PRODUCT = 1e9
-"""Largest product of C and the kernel of a row with itself. Coefficients are about the inverse of the latter:
-beyond this, double precision cannot tell them from 0 or C."""
+"""Largest product of C and the kernel of a row with itself. Free coefficients are about the inverse of that
+kernel: beyond this, double precision cannot distinguish them from 0 or C."""
 
 _ROUNDS = 10
 _MAX_REFITS = 50
@@ -42,17 +42,19 @@ _MAX_REFITS = 50
 
 @register(SVC, kind="exact")
 def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
-    """Decision values of the converged solutions, one class against another.
+    """Return left-out decision values of the converged solutions, one class against another.
 
-    If no row is on the margin the intercept is not unique. The middle of its range is taken, as libsvm does
-    unless rounding keeps a coefficient from its bound.
+    If no row is on the margin, the intercept is not unique. The middle of its range is used, as in libsvm
+    (unless rounding keeps a coefficient off its bound there).
     """
     n_classes = len(svm.classes_)
     several = n_classes > 2
     unsupported = several and svm.decision_function_shape != "ovr"
-    refuse_if(unsupported, "SVC has one for decision_function_shape='ovr'")
+    refuse_if(unsupported, "SVC has a shortcut only for decision_function_shape='ovr'")
     kernel, of_class = _kernel(svm), shared.class_costs(svm, y)
-    rows, codes = shared.rows_and_codes(svm, X, y)  # only now: with other kernels rows need not be numbers
+    rows, codes = shared.rows_and_codes(
+        svm, X, y
+    )  # after _kernel: with other kernels rows need not be numbers
     costs = of_class[codes]
     pairs = list(combinations(range(n_classes), 2))
     fitted = _pairwise_values(svm, rows)
@@ -71,7 +73,7 @@ def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
 def hinge(
     svm: Any, rows: Any, fitted: FloatArray, codes: IntArray, k: int, sides: FloatArray, costs: FloatArray
 ) -> FloatArray:
-    """Left-out decision values of class k of a LinearSVC with hinge loss, whose intercept is penalised."""
+    """Return left-out decision values of class k of a LinearSVC with hinge loss and a penalised intercept."""
     scaling = svm.intercept_scaling if svm.fit_intercept else 0.0
 
     def kernel(A: Any, B: Any) -> Any:
@@ -82,17 +84,17 @@ def hinge(
 
 
 def _pairwise_values(svm: Any, X: Any) -> FloatArray:
-    """Decision values of each class against each later one, positive for the first."""
+    """Return the decision values of each class against each later one, positive for the first."""
     values = copy(svm).set_params(decision_function_shape="ovo").decision_function(X)
     return np.asarray(-values[:, None] if values.ndim == 1 else values)
 
 
 def _kernel(svm: Any) -> Kernel:
     supported = svm.kernel in ("linear", "rbf", "poly") and not (svm.kernel == "poly" and svm.coef0 < 0)
-    refuse_if(not supported, "SVC has one for the kernels 'linear', 'rbf' and 'poly' (with coef0 ≥ 0)")
+    refuse_if(not supported, "SVC has a shortcut only for the kernels 'linear', 'rbf' and 'poly' (coef0 ≥ 0)")
     if svm.kernel == "linear":
         return partial(linear_kernel)
-    changing = f"gamma='scale' changes with the row left out; gamma={svm._gamma:.3g} does not"
+    changing = f"gamma='scale' changes with the row left out; gamma={svm._gamma:.3g} would not"
     refuse_if(svm.gamma == "scale", changing)
     if svm.kernel == "rbf":
         return partial(rbf_kernel, gamma=svm._gamma)
@@ -109,9 +111,9 @@ def _decisions(
     codes: IntArray,
     svm: Any = None,
 ) -> FloatArray:
-    """Decision values of all rows for one problem; rows on a side of it are left out, others have side 0.
+    """Return decision values of all rows for one problem, left-out ones where ``sides`` is not 0.
 
-    The solver starts from the coefficients ``start``; for liblinear, from a guess by its fitted values.
+    The solver starts from the coefficients ``start``; for liblinear, from a guess by the fitted values.
     """
     inside = np.flatnonzero(sides)
     groups, _ = group_equal_rows(X[inside])
@@ -119,12 +121,9 @@ def _decisions(
     rows, copies = inside[first], np.bincount(members)
     bound = sides[rows] * costs[rows] * copies
     some = X[rows[:: 1 + len(rows) // 100]]
-    dual = Dual(
-        *(X[rows], kernel, sides[rows], np.minimum(bound, 0.0), np.maximum(bound, 0.0)),
-        scale=float(np.diag(kernel(some, some)).mean()) or 1.0,
-        svm=svm,
-    )
-    product = dual.scale * float(np.abs(bound).max())
+    scale = float(np.diag(kernel(some, some)).mean()) or 1.0
+    dual = Dual(X[rows], kernel, sides[rows], np.minimum(bound, 0.0), np.maximum(bound, 0.0), scale, svm)
+    product = scale * float(np.abs(bound).max())
     too_large = f"C times the kernel of a row with itself is {product:.0e}, above {MAX_PRODUCT:.0e}"
     refuse_if(product > MAX_PRODUCT, f"{too_large}: scale the features or lower C")
     start, guess = np.bincount(members, start[inside]).astype(np.float64), None
@@ -147,7 +146,7 @@ def _decisions(
 def _solve(
     dual: Dual, beta: FloatArray, guess: FloatArray | None = None, *, independent: bool = True
 ) -> Solution | None:
-    """Find the solution from the coefficients of a related problem; return None if that fails.
+    """Return the solution found from the coefficients of a related problem; None if that fails.
 
     ``guess`` may give approximate residuals; ``independent`` requires independent rows on the margin.
     """
@@ -173,9 +172,10 @@ def _solve(
 def _on_margin(
     dual: Dual, beta: FloatArray, e: FloatArray, edge: int
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Independent rows on the margin, rows that depend on them, and the residuals.
+    """Return independent rows on the margin, rows that depend on them, and the residuals.
 
-    A free intercept needs at least one row: if there is none, it is moved to an edge of its range.
+    A free intercept needs at least one row on the margin. If there is none, the intercept is moved to an edge
+    of its range, which puts a row there.
     """
     free = np.flatnonzero(dual.free(beta))
     if len(free):
@@ -188,7 +188,10 @@ def _on_margin(
 
 
 def _independent(dual: Dual, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows that can be on the margin together, and rows that depend on them."""
+    """Return rows that can be on the margin together, and rows that depend on them.
+
+    Pivoted Cholesky factorisation takes the row that the others explain least, until they explain the rest.
+    """
     check_memory(rows, dual.y)
     some = dual.X[rows]
     matrix = dual.rounded(np.asarray(dual.kernel(some, some))) + dual.scale * dual.biased
@@ -198,7 +201,7 @@ def _independent(dual: Dual, rows: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _estimate(dual: Dual, beta: FloatArray, e: FloatArray) -> FloatArray:
-    """Coefficients that put the rows close to the margin exactly on it, as far as they are independent."""
+    """Return coefficients that put the rows close to the margin exactly on it, if they are independent."""
     near = np.flatnonzero(np.abs(e) < 1e-3)
     if not len(near):
         return beta
@@ -210,7 +213,7 @@ def _estimate(dual: Dual, beta: FloatArray, e: FloatArray) -> FloatArray:
 
 
 def _left_out(dual: Dual, solution: Solution, copies: IntArray) -> FloatArray:
-    """Decision values of the rows, each with one of its copies left out."""
+    """Return the decision values of the rows, each with one of its copies left out."""
     beta, e = solution.beta, solution.e
     values = combine(beta, dual.exact_rows) + solution.intercept
     kept = (copies - 1) / copies
@@ -248,7 +251,7 @@ def _left_out(dual: Dual, solution: Solution, copies: IntArray) -> FloatArray:
 def _driven(
     tableau: Tableau, beta: FloatArray, e: FloatArray, rows: IntArray, target: FloatArray
 ) -> FloatArray:
-    """All coefficients, for each of the rows driven to its target; not a solution where the path is lost."""
+    """Return all coefficients for each row driven to its target; not optimal where the path is lost."""
     tableau.keep(rows)
     betas = np.empty((len(rows), len(beta)))
     for k, row in enumerate(rows):

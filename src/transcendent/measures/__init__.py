@@ -4,7 +4,6 @@ from transcendent.measures.auto import choose_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.combined import CombinedMeasure as CombinedMeasure
 from transcendent.measures.density import Density
-from transcendent.measures.detector import Detector
 from transcendent.measures.distance import (
     CentroidDistance,
     NeighbourDistance,
@@ -22,7 +21,6 @@ from transcendent.measures.second_opinion import SecondOpinion
 __all__ = [
     "CentroidDistance",
     "Density",
-    "Detector",
     "HiddenLayerSVM",
     "Margin",
     "Measure",

@@ -1,4 +1,4 @@
-"""The measure that suits a detector, where none is given."""
+"""The default measure of each detector."""
 
 from typing import Any
 
@@ -19,14 +19,7 @@ from transcendent.measures.margin import Margin
 from transcendent.measures.names import from_name
 from transcendent.measures.probability import Probability
 
-_GENERATIVE = (
-    QuadraticDiscriminantAnalysis,
-    GaussianNB,
-    BernoulliNB,
-    MultinomialNB,
-    ComplementNB,
-    CategoricalNB,
-)
+_NAIVE_BAYES = (GaussianNB, BernoulliNB, MultinomialNB, ComplementNB, CategoricalNB)
 _BOOSTED = (GradientBoostingClassifier, HistGradientBoostingClassifier, AdaBoostClassifier)
 
 
@@ -50,11 +43,14 @@ def choose_measure(estimator: Any) -> Measure:
     classifier = see_through(estimator)[1]
     if isinstance(classifier, POLLED):
         return TreeDisagreement()
-    if isinstance(classifier, _GENERATIVE):
+    if isinstance(classifier, (QuadraticDiscriminantAnalysis, *_NAIVE_BAYES)):
         return Density()
     if isinstance(classifier, NearestCentroid) and classifier.metric == "euclidean":
         return CentroidDistance()
-    if hasattr(classifier, "decision_function") and not _is_boosted(classifier):
+    library = type(classifier).__module__.partition(".")[0]
+    boosted = isinstance(classifier, _BOOSTED) or library in {"lightgbm", "xgboost", "catboost"}
+    # The decision_function of boosted trees is not a distance to a hyperplane.
+    if hasattr(classifier, "decision_function") and not boosted:
         return Margin()
     if hasattr(classifier, "predict_proba"):
         return Probability()
@@ -62,12 +58,6 @@ def choose_measure(estimator: Any) -> Measure:
         f"no measure is known for {type(classifier).__name__}: it has neither decision_function nor "
         "predict_proba. Pass measure=, a Measure or a function (estimator, X) -> (n, classes) scores."
     )
-
-
-def _is_boosted(classifier: Any) -> bool:
-    """Return whether it is made of boosted trees: they may have a decision_function, but no hyperplane."""
-    library = type(classifier).__module__.partition(".")[0]
-    return isinstance(classifier, _BOOSTED) or library in {"lightgbm", "xgboost", "catboost"}
 
 
 def resolve_measure(measure: Any, estimator: Any) -> Measure:

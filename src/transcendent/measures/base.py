@@ -15,25 +15,24 @@ from transcendent.errors import MeasureError, NoShortcutError
 class Measure(BaseEstimator, ABC):
     """A nonconformity measure: how strange an object looks for each class, higher = stranger.
 
-    A measure is fitted beside the detector, on the rows the detector was fitted on, so that it may hold
-    models of its own. It is given the classifier itself: for a pipeline that is the last step, and ``X``
-    is what the steps before it made of the rows.
+    A measure may have models of its own, fitted on the detector's training rows. If the detector is a
+    pipeline, the measure gets the last step as ``estimator``, and ``X`` are the transformed rows.
     """
 
     needs_rows: bool = False
     """Whether ``fit`` learns from rows. If not, a detector fitted elsewhere needs no training data here."""
 
     needs_rows_alone: bool = False
-    """Whether ``fit`` learns from rows and labels only, whatever the detector, and so may outlive it."""
+    """Whether ``fit`` ignores the detector, so that the measure stays valid when the detector is refitted."""
 
     absolute: bool = False
-    """Whether scores of different classes are on one scale, so that they may be ranked together."""
+    """Whether the scores of all classes have one scale, so that they can be ranked together."""
 
     min_classes: int = 2
-    """With fewer classes, a combined measure leaves it out."""
+    """A combined measure leaves it out if there are fewer classes."""
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:  # noqa: ARG002
-        """Learn what the measure needs from the detector's training rows."""
+        """Fit the measure's own models, if it has any, on the detector's training rows."""
         return self
 
     @abstractmethod
@@ -47,20 +46,28 @@ class Measure(BaseEstimator, ABC):
 
     @property
     def left_out_is_exact(self) -> bool:
-        """Whether ``left_out_scores`` equal those of refits, given exact left-out answers of the detector."""
+        """Whether ``left_out_scores`` equal those of refits if the detector's left-out answers are exact."""
         return True
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
         """Return scores of the training rows, each as if detector and measure had been fitted without it.
 
-        ``answers`` stands in for the detector and gives its left-out answers about the rows. A measure
-        that cannot tell, as by default, leaves them to refitting.
+        ``answers`` has the detector's methods, and returns its left-out answers about the rows. By default a
+        measure has no left-out scores, and the detector is refitted.
         """
         raise NoShortcutError(f"{type(self).__name__} has no left_out_scores")
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:  # noqa: ARG002
-        """Return the answers as positions in the classes if the scores determine them, else None."""
+        """Return the detector's labels, as positions in the classes, if the scores determine them."""
         return None
+
+
+class OutputMeasure(Measure):
+    """A measure of the detector's outputs alone, so that left-out outputs give left-out scores."""
+
+    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
+        """Return the scores of the detector's left-out answers."""
+        return self.scores(answers, X)
 
 
 class FunctionMeasure(Measure):
@@ -75,17 +82,17 @@ class FunctionMeasure(Measure):
 
 
 def training_codes(estimator: Any, y: Any) -> IntArray:
-    """Return labels as positions in the detector's classes; refuse a pipeline, whose rows are not those."""
+    """Return labels as positions in the detector's classes; refuse a pipeline, which sees other rows."""
     if see_through(estimator)[0]:
         raise MeasureError(
-            "a measure is fitted beside the last step of a pipeline, on rows as it sees them: "
+            "fit a measure with the last step of a pipeline, on transformed rows: "
             "measure.fit(pipeline[-1], pipeline[:-1].transform(X), y)."
         )
     return encode_labels(y, estimator.classes_, "y")
 
 
 def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> FloatArray:
-    """Return the scores; refuse another shape than (objects, classes[, members]), NaN and infinity."""
+    """Return scores as float64; refuse a shape other than (objects, classes[, members]), NaN and infinity."""
     name = type(measure).__name__
     checked = np.asarray(scores, dtype=np.float64)
     expected = shape if measure.n_members is None else (*shape, measure.n_members)
@@ -94,7 +101,7 @@ def checked_scores(measure: Measure, scores: Any, shape: tuple[int, int]) -> Flo
         raise MeasureError(f"{name} gave scores of shape {checked.shape}, not ({axes}) = {expected}.")
     if not np.isfinite(checked).all():
         raise MeasureError(
-            f"the scores of {name} contain NaN or infinity. Each object needs a finite score for each class; "
-            "a large number, such as 1e300, is as strange."
+            f"the scores of {name} contain NaN or infinity. Each object needs a finite score for each class: "
+            "replace infinity by a large number, such as 1e300."
         )
     return checked

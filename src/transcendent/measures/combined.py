@@ -1,4 +1,4 @@
-"""Several measures of the same objects, merged."""
+"""A measure that merges several measures of the same objects."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,39 +9,34 @@ from sklearn.utils import check_random_state
 from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent._utils.estimators import seeded
 from transcendent.errors import MeasureError
-from transcendent.judging.merging import Bag, Merging
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
 from transcendent.measures.names import from_name
+from transcendent.merging import Bag, Merging
 
 
 class CombinedMeasure(Measure):
-    """Measures of different kinds, merged on the scale they have in common: p-values.
+    """Measures of different kinds, merged by their p-values.
 
-    Each member scores every object. Calibration turns the scores of each member into p-values, merges these
-    into one score per class by Fisher's rule (the sum of -log p), and ranks that score among the calibration
-    objects' own: the outcome is a p-value like any other. It is never lower than if all calibration objects
-    were ranked anew beside each new object, and mostly at most a few steps of the bag higher. The detector's
-    labels do not change; only the judgement of them does.
+    Each member scores every object. Calibration turns the scores of each member into p-values, merges them
+    into one score per class by Fisher's rule (the sum of -log p), and ranks that score among those of the
+    calibration objects, which gives a p-value again. It is never too low, and usually at most a few steps
+    too high, compared with ranking all calibration objects anew beside each new object. The detector's
+    labels do not change.
 
     Parameters
     ----------
     measures : list
         The members: measures, their names, functions, or ``"auto"`` for the one that suits the detector.
     weights : array of shape (members,) or None
-        How much each member counts: equally if None.
+        The weight of each member; None weighs all equally.
     bag : {"class", "all"}
-        Which calibration objects a merged score is ranked among. ``"class"``: the objects of the class in
+        The calibration objects that a merged score is ranked among. ``"class"``: those of the class in
         question, so that p-values are valid for every class. ``"all"``: all objects, each scored for its own
-        class; then p-values are valid for the classes together, rare classes have as fine
-        steps as others, and one ranking of all objects, as under a budget, treats the classes alike.
+        class. P-values are then valid for the classes together, have equally fine steps for rare classes, and
+        can be ranked across classes, as under a budget.
     random_state : int, RandomState or None
-        Seeds every member whose own ``random_state`` is None.
-
-    Attributes
-    ----------
-    measures_ : list of Measure
-        The fitted members.
+        Seed for every member whose own ``random_state`` is None.
 
     Examples
     --------
@@ -72,7 +67,7 @@ class CombinedMeasure(Measure):
 
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
-        """Whether any member learns from rows; the one ``"auto"`` picks may."""
+        """Whether any member learns from rows; ``"auto"`` may stand for one that does."""
         return any(_of(member, "needs_rows", member == "auto") for member in self.measures)
 
     @property
@@ -82,12 +77,12 @@ class CombinedMeasure(Measure):
 
     @property
     def n_members(self) -> int:
-        """Number of members, without those that are for more classes than there are."""
+        """Number of members, without those that need more classes."""
         return len(self._kept)
 
     @property
     def merging(self) -> Merging:
-        """The weights and the bag."""
+        """The rule that merges the members."""
         Merging(self.weights, self.bag).check_members(len(self.measures))
         kept = self._kept
         weights = None if self.weights is None else [float(self.weights[m]) for m in kept]
@@ -131,17 +126,17 @@ class CombinedMeasure(Measure):
 
     @property
     def _kept(self) -> list[int]:
-        """Positions of the measures that are for as many classes as there are, or may be."""
+        """Positions of the measures that do not need more classes; of all before ``fit``."""
         n_classes = getattr(self, "n_classes_", np.inf)
         return [m for m, member in enumerate(self.measures) if _of(member, "min_classes", 2) <= n_classes]
 
     def _members(self, estimator: Any) -> list[Measure]:
-        """Return the fitted members, or fresh ones if none has to be fitted."""
+        """Return the fitted members, or fresh ones if none needs a fit."""
         fitted: list[Measure] | None = getattr(self, "measures_", None)
         return self._resolved(estimator) if fitted is None else fitted
 
     def _resolved(self, estimator: Any) -> list[Measure]:
-        """Return fresh members from the measures the user gave."""
+        """Return a fresh member for each of the measures."""
         members = [resolve_measure(self.measures[place], estimator) for place in self._kept]
         if not members or any(member.n_members is not None for member in members):
             raise MeasureError("a combined measure needs members, none of them a combined measure itself.")
@@ -149,7 +144,7 @@ class CombinedMeasure(Measure):
 
 
 def _of(member: Any, attribute: str, default: Any) -> Any:
-    """Return an attribute of a member that may be given by its name, or as a function."""
+    """Return an attribute of a member, which may also be a name or a function."""
     return getattr(from_name(member), attribute, default)
 
 

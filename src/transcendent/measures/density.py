@@ -1,4 +1,4 @@
-"""Likelihood of an object under a generative detector's own model of each class."""
+"""The density of an object under a generative detector's model of each class."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from sklearn.naive_bayes import ComplementNB
 
 from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError
-from transcendent.measures.base import Measure
+from transcendent.measures.base import OutputMeasure
 
-_OF_DENSITY_ZERO = 1e300
+_MAX_SCORE = 1e300
 
 
-class Density(Measure):
+class Density(OutputMeasure):
     """Negated log density of the object within the class: naive Bayes and QDA.
 
     Unlike a posterior probability it stays low for an object that is unlikely under *every* class.
@@ -32,15 +32,11 @@ class Density(Measure):
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Return negated log densities within the classes, without the priors of the classes.
 
-        A prior would shift a column, and in a small class it changes when a row is left out. A density of 0,
-        or too small for a float, gets the highest score: 1e300.
+        A prior would shift a column, and changes when a row of a small class is left out. A density of 0, or
+        too small for a float, gets the highest score: 1e300.
         """
         with np.errstate(over="ignore"):
-            return np.minimum(_negated_log_density(estimator, X), _OF_DENSITY_ZERO)
-
-    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Return negated left-out densities."""
-        return self.scores(answers, X)
+            return np.minimum(_negated_log_density(estimator, X), _MAX_SCORE)
 
 
 def _negated_log_density(estimator: Any, X: Any) -> FloatArray:
@@ -49,15 +45,14 @@ def _negated_log_density(estimator: Any, X: Any) -> FloatArray:
     if hasattr(estimator, "class_log_densities"):
         return -np.asarray(estimator.class_log_densities(X), dtype=np.float64)
     if hasattr(estimator, "predict_joint_log_proba"):
-        joint: FloatArray = np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
-        return _log_priors(estimator) - joint
+        return _log_priors(estimator) - np.asarray(estimator.predict_joint_log_proba(X), dtype=np.float64)
     raise MeasureError(
-        f"{type(estimator).__name__} has no class densities; Density knows naive Bayes and QDA."
+        f"{type(estimator).__name__} has no class densities; Density supports naive Bayes and QDA."
     )
 
 
 def _log_priors(bayes: Any) -> FloatArray:
-    """Return the priors that are part of the joint log densities of naive Bayes."""
+    """Return the priors that the joint log densities of naive Bayes include."""
     if isinstance(bayes, ComplementNB):
         return np.zeros(1)
     if hasattr(bayes, "class_prior_"):

@@ -14,26 +14,19 @@ from transcendent.leave_one_out.registry import Shortcut
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure, checked_scores
 
-Answer = tuple[IntArray, FloatArray]
+CodedAnswers = tuple[IntArray, FloatArray]
 """Labels, as positions in the sorted classes, and (n, classes[, members]) scores in that order."""
 
 
 class Detector(NamedTuple):
-    """A fitted detector and the measure fitted beside it; it alone looks through pipelines.
+    """A fitted detector, which may be a pipeline, and the measure fitted beside it.
 
-    Attributes
-    ----------
-    estimator : classifier
-        The detector, a pipeline included.
-    measure : Measure
-        What scores its rows.
-    in_single_precision : bool
-        Whether scores are rounded to single precision, since the detector computes them with no more digits.
+    Scores are rounded if ``in_single_precision``, because the detector computes them with no more digits.
     """
 
     estimator: Any
     measure: Measure
-    in_single_precision: bool = False  # also in an artifact that was written before there was any
+    in_single_precision: bool = False
 
     @classmethod
     def fit(cls, estimator: Any, measure: Any, X: Any, y: AnyArray, classes: AnyArray, **params: Any) -> Self:
@@ -48,7 +41,7 @@ class Detector(NamedTuple):
             resolved.fit(classifier, transform(transformers, X), y)
         return cls(model, resolved)
 
-    def answer(self, X: Any) -> Answer:
+    def answer(self, X: Any) -> CodedAnswers:
         """Return labels and scores; a pipeline transforms the rows once for both."""
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
@@ -63,7 +56,7 @@ class Detector(NamedTuple):
             )
         return _in_sorted_order(classes, codes, scores)
 
-    def answer_left_out(self, shortcut: Shortcut, X: Any, y: AnyArray) -> Answer:
+    def answer_left_out(self, shortcut: Shortcut, X: Any, y: AnyArray) -> CodedAnswers:
         """Return labels and scores of the training rows, each as if fitted without it."""
         transformers, classifier = see_through(self.estimator)
         rows = transform(transformers, X)
@@ -72,8 +65,8 @@ class Detector(NamedTuple):
             left_out = self.measure.left_out_scores(answers, rows, y)
             scores = self._checked(left_out, answers.classes_, X, rows)
         except MeasureError:
-            kind, asking = type(classifier).__name__, type(self.measure).__name__
-            raise NoShortcutError(f"that for {kind} does not give what {asking} asks for") from None
+            kind, measure = type(classifier).__name__, type(self.measure).__name__
+            raise NoShortcutError(f"that for {kind} does not give what {measure} needs") from None
         codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
         return _in_sorted_order(answers.classes_, codes, scores)
 
@@ -84,7 +77,7 @@ class Detector(NamedTuple):
 
 
 def round_to_single(scores: FloatArray) -> FloatArray:
-    """Round scores to single precision, except those that are too large for it."""
+    """Round scores to single precision, except those too large for it."""
     with np.errstate(over="ignore"):
         rounded = scores.astype(np.float32).astype(np.float64)
     return np.where(np.isfinite(rounded), rounded, scores)
@@ -99,22 +92,18 @@ def _check_classes(classifier: Any, classes: AnyArray) -> None:
     known = getattr(classifier, "classes_", None)
     if known is None:
         raise ValueError(f"{type(classifier).__name__} is not a fitted classifier: it has no classes_.")
-    if np.array_equal(known, classes):
-        return
-    unknown = np.setdiff1d(classes, known).tolist()
-    if unknown:
+    if unknown := np.setdiff1d(classes, known).tolist():
         raise CalibrationError(
             f"y has the label {unknown[0]!r}, which the detector does not know; it was fitted on "
             f"{abbreviate(np.asarray(known))}."
         )
-    unseen = np.setdiff1d(known, classes).tolist()
-    if unseen:
+    if unseen := np.setdiff1d(known, classes).tolist():
         raise CalibrationError(
-            f"the detector can answer {unseen[0]!r}, but y has no object of that class to calibrate on."
+            f"the detector can predict {unseen[0]!r}, but y has no object of that class to calibrate on."
         )
 
 
-def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> Answer:
+def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> CodedAnswers:
     """Reorder positions and columns from the order of ``classes`` to that of the sorted classes."""
     order = np.argsort(classes)
     if np.array_equal(order, np.arange(len(classes))):
@@ -123,6 +112,6 @@ def _in_sorted_order(classes: AnyArray, codes: IntArray, scores: FloatArray) -> 
 
 
 def has_single_precision(X: Any) -> bool:
-    """Return whether rows, before or after transformation, have no more digits."""
+    """Return whether all columns are in single or half precision."""
     kinds = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
     return bool(kinds) and all(kind in (np.float32, np.float16) for kind in kinds)

@@ -1,6 +1,5 @@
 """Distance of an object from the training objects of each class."""
 
-from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -32,6 +31,7 @@ from transcendent.measures.probability import smallest_of_others
 from transcendent.measures.sparse_search import SparseSearch
 
 Metric = Literal["euclidean", "cosine"]
+NeighbourMetric = Literal["euclidean", "cosine", "jaccard"]
 
 _NEAR = 1e-3
 _TIED = 2.0**-42
@@ -39,14 +39,14 @@ _EQUAL = 2.0**-36
 
 
 class _Distance(Measure):
-    """A measure that subtracts the mean of the training rows, lest large terms cancel in distances.
+    """A measure that subtracts the mean of the training rows from all rows.
 
-    Far from the origin, the expanded square of a distance has no digits left.
+    Otherwise large terms would cancel: far from the origin, the expanded square of a distance has no digits.
     """
 
     metric: Any
     needs_rows = needs_rows_alone = True
-    centre_: FloatArray | None = None  # also of an artifact that was written before there was one
+    centre_: FloatArray | None
 
     def _learn_centre(self, X: Any) -> None:
         centred = self.metric == "euclidean" and not sp.issparse(X)
@@ -98,38 +98,34 @@ class CentroidDistance(_Distance):
         return _sharpened(distances, X, self.centroids_, every)
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Return distances to the centroids, with the row left out of that of its own class."""
+        """Return distances to the centroids, with each row left out of the centroid of its own class."""
         codes = encode_labels(y, answers.classes_, "y")
         distances, size = self.scores(answers, X), np.bincount(codes)[codes]
         rows = np.arange(len(codes))
-        if self.metric == "cosine":
-            # Only the direction counts: n times the centroid, minus the row.
-            for cut, part in _dense_chunks(X):
-                others = size[cut, None] * self.centroids_[codes[cut]] - part
-                distances[rows[cut], codes[cut]] = paired_cosine_distances(part, others)
-        else:
+        if self.metric == "euclidean":
+            # Without the row x, the mean of n rows m becomes m' = (n m - x) / (n - 1), so
+            # x - m' = (x - m) n / (n - 1).
             distances[rows, codes] *= size / (size - 1)
+            return distances
+        X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
+        for cut in chunks(X.shape[0], max(1, (1 << 20) // X.shape[1])):
+            own = of_kind(X[cut], sparse=False).astype(np.float64)
+            # Only the direction counts, so n m - x need not be divided by n - 1.
+            others = size[cut, None] * self.centroids_[codes[cut]] - own
+            distances[rows[cut], codes[cut]] = paired_cosine_distances(own, others)
         return distances
-
-
-def _dense_chunks(X: Any) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield the rows as float64 arrays of a few megabytes."""
-    rows: Any = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
-    for cut in chunks(rows.shape[0], max(1, (1 << 20) // rows.shape[1])):
-        yield cut, np.asarray(rows[cut].toarray() if sp.issparse(X) else rows[cut], dtype=np.float64)
 
 
 class NeighbourShare(_Distance):
     """Share of the nearest training objects that belong to other classes.
 
-    Training objects at the same distance share the remaining places: of four that tie for the last place,
-    each counts a quarter. So ties, as among copies with different labels or rows of a few binary columns, are
-    not broken by chance.
+    Training objects at the same distance share the remaining places: if four tie for the last place, each
+    counts a quarter. So chance does not break ties, such as among copies with different labels.
 
     Parameters
     ----------
     n_neighbors : int
-        Number of nearest objects that count.
+        Number of nearest objects to count.
     metric : {"euclidean", "cosine"}
         Which distance.
     """
@@ -139,7 +135,7 @@ class NeighbourShare(_Distance):
         self.metric = metric
 
     def fit(self, estimator: Any, X: Any, y: Any) -> Self:
-        """Keep the training rows, class by class."""
+        """Store the training rows, class by class."""
         codes, rows = training_codes(estimator, y), _in_double_precision(X)
         self.order_ = np.argsort(codes, kind="stable")
         self.starts_ = np.searchsorted(codes[self.order_], np.arange(len(estimator.classes_)))
@@ -174,7 +170,7 @@ class NeighbourShare(_Distance):
         return shares
 
     def _distances(self, X: Any) -> tuple[FloatArray, Any]:
-        """Return (n, rows) distances, squared if Euclidean, and how far rounding may move equal ones."""
+        """Return (n, rows) distances, squared if Euclidean, and the largest rounding error of each."""
         if self.metric == "cosine":
             return cosine_distances(X, self.rows_), _TIED
         squares = euclidean_distances(X, self.rows_, Y_norm_squared=self.norms_, squared=True)
@@ -184,15 +180,14 @@ class NeighbourShare(_Distance):
 class NeighbourDistance(_Distance):
     """Mean distance to the nearest training objects of the class.
 
-    It asks whether an object is like anything known, not which class it resembles more: an object far from
-    all classes is strange for each of them.
+    An object far from all classes is strange for each of them, whichever class it resembles most.
 
     Parameters
     ----------
     n_neighbors : int
-        Number of objects of each class in the mean; all of a class that has fewer.
+        Number of objects of each class in the mean; all of them if a class has fewer.
     metric : {"euclidean", "cosine", "jaccard"}
-        Which distance; Jaccard's is between the sets of columns that are not 0. For sparse rows, cosine and
+        Which distance; Jaccard compares the sets of columns that are not 0. For sparse rows, cosine and
         Jaccard are fastest.
 
     Examples
@@ -208,9 +203,7 @@ class NeighbourDistance(_Distance):
 
     absolute = True
 
-    def __init__(
-        self, n_neighbors: int = 5, *, metric: Literal["euclidean", "cosine", "jaccard"] = "euclidean"
-    ) -> None:
+    def __init__(self, n_neighbors: int = 5, *, metric: NeighbourMetric = "euclidean") -> None:
         self.n_neighbors = n_neighbors
         self.metric = metric
 
@@ -231,13 +224,13 @@ class NeighbourDistance(_Distance):
         return np.column_stack([_nearest(index, X, k).mean(axis=1) for index in self.neighbours_])
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Return mean distances, with the row left out of its own class."""
+        """Return mean distances, with each row left out of its own class."""
         codes = encode_labels(y, answers.classes_, "y")
         d = NeighbourDistance.scores(self, answers, X)
         for c, index in enumerate(self.neighbours_):
             own = np.flatnonzero(codes == c)
             k = min(self.n_neighbors, len(own) - 1)
-            if isinstance(index, SparseSearch):  # none is nearer to a row than itself
+            if isinstance(index, SparseSearch):  # the nearest is the row itself, or a copy at distance 0
                 nearest = index.distances(take_rows(X, own), k + 1)[:, 1:]
             else:
                 nearest = _nearest(index, None, k)
@@ -254,10 +247,8 @@ class NeighbourRatio(NeighbourDistance):
 
     Parameters
     ----------
-    n_neighbors : int
-        Number of objects of each class in the mean; all of a class that has fewer.
-    metric : {"euclidean", "cosine", "jaccard"}
-        Which distance; see `NeighbourDistance`.
+    n_neighbors, metric
+        As for `NeighbourDistance`.
     """
 
     absolute = False
@@ -267,12 +258,12 @@ class NeighbourRatio(NeighbourDistance):
         return _relative(super().scores(estimator, X))
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Return relative distances, with the row left out of its own class."""
+        """Return relative distances, with each row left out of its own class."""
         return _relative(super().left_out_scores(answers, X, y))
 
 
 def _in_double_precision(X: Any) -> Any:
-    """Return rows as float64; in single precision, no distance between equal rows would be 0."""
+    """Return rows as float64: in single precision, distances between equal rows would not be 0."""
     return check_array(canonical_rows(X), accept_sparse="csr", dtype=np.float64)
 
 
@@ -291,8 +282,8 @@ def _nearest(index: Any, X: Any, k: int) -> FloatArray:
 def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) -> FloatArray:
     """Return (n, k) Euclidean distances to the ``found`` rows, the small ones computed from differences.
 
-    scikit-learn expands the square, which leaves some 1e-8 between equal rows, different in every batch. The
-    steps of a pipeline may leave some 1e-12 between them, if columns are far from 0: no distance either.
+    scikit-learn expands the square, which leaves about 1e-8 between equal rows, different in every batch.
+    Transformers of columns far from 0 may leave about 1e-12 between them, which counts as 0, too.
     """
     targets = sp.csr_array(rows) if sp.issparse(queries) else np.asarray(rows)
     norms = row_norms(queries)[:, None]
@@ -304,7 +295,7 @@ def _sharpened(distances: FloatArray, queries: Any, rows: Any, found: IntArray) 
 
 
 def _relative(d: FloatArray) -> FloatArray:
-    """Divide each distance by the sum of itself and the smallest of the other classes."""
+    """Divide each distance by the sum of itself and the smallest distance to another class."""
     total = d + smallest_of_others(d)
     ratio: FloatArray = np.divide(d, total, out=np.full_like(d, 0.5), where=total > 0)
     return ratio

@@ -1,7 +1,7 @@
-"""The measure recommended against drift, chosen by the benchmarks in the documentation."""
+"""The measure recommended under drift, chosen by the benchmarks in the documentation."""
 
 import warnings
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent.measures.combined import CombinedMeasure
-from transcendent.measures.distance import NeighbourDistance
+from transcendent.measures.distance import NeighbourDistance, NeighbourMetric
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
 
@@ -29,26 +29,25 @@ def drift_measure(
     Three ensembles are fitted beside the detector: a coarse boosted one, a boosted one of large trees that
     consider a twentieth of the columns at each split, and one of extremely randomised trees. Their p-values
     are merged by Fisher's rule and ranked among all calibration objects. It works with any detector, since
-    only its labels are needed. Of rows with more than 2,000 columns, boosting uses the 2,000 that best
-    separate the classes; for more than four classes it takes fewer rounds.
+    it needs only labels. Boosting uses at most 2,000 columns, those that best separate the classes, and fewer
+    rounds with more than four classes.
 
-    Where there are many classes, such as families, there will be objects of classes that were never seen.
-    The cosine distance to the nearest training object of the class then joins the opinions, and counts as
-    much as these three together. Where all classes are known, it costs more than it finds.
+    If there are many classes, such as families, some objects will belong to new ones. The cosine distance to
+    the nearest training object of the class is then added, with the weight of the three opinions together.
+    If all classes are known, it costs more than it finds.
 
-    It ranks objects of all classes together. Thresholds per class, found on calibration objects, may then
-    reject far more of a rare class than they promised once the world has moved; a `RejectionBudget` holds
-    the share, and is how the benchmarks use it.
+    Objects of all classes are ranked together. Once the world has changed, thresholds per class may reject
+    far more of a rare class than promised; a `RejectionBudget` holds the share, as in the benchmarks.
 
     Parameters
     ----------
     n_jobs : int or None
-        How many threads the ensembles use, one by default. On a machine that does nothing else, ``-1`` (one
-        per core) is quicker; beside other work boosting with several threads takes several times as long.
+        Number of threads of the ensembles, by default one. On an idle machine ``-1`` (one per core) is
+        faster; beside other work, boosting with several threads takes several times as long.
     random_state : int, RandomState or None
-        Seed of the three ensembles.
+        Seed for the three ensembles.
     new_classes : bool or None
-        Whether classes that were never seen are to be expected; by default with ten classes or more.
+        Whether to expect new classes; by default if there are ten classes or more.
 
     Returns
     -------
@@ -80,22 +79,10 @@ def drift_measure(
 
 
 class NewClassDistance(NeighbourDistance):
-    """A distance for combined measures of many classes, where missing values count as 0.
-
-    Parameters
-    ----------
-    n_neighbors, metric
-        As for `NeighbourDistance`.
-    min_classes : int
-        With fewer classes a combined measure leaves it out.
-    """
+    """A distance for combined measures of at least ``min_classes`` classes; missing values count as 0."""
 
     def __init__(
-        self,
-        n_neighbors: int = 1,
-        *,
-        metric: Literal["euclidean", "cosine", "jaccard"] = "cosine",
-        min_classes: int = _MANY,
+        self, n_neighbors: int = 1, *, metric: NeighbourMetric = "cosine", min_classes: int = _MANY
     ) -> None:
         super().__init__(n_neighbors, metric=metric)
         self.min_classes = min_classes
@@ -117,15 +104,10 @@ def _filled(X: Any) -> Any:
 
 
 class Boosting(ClassifierMixin, BaseEstimator):
-    """Boosted trees without early stopping, in no more time than it takes.
+    """A faster ``HistGradientBoostingClassifier`` without early stopping.
 
-    Columns of zeros and ones need two bins, which give the same trees as more. A round fits one tree for each
-    class; with more than four classes there are fewer rounds, so that there are not many more trees.
-
-    Parameters
-    ----------
-    max_iter, max_leaf_nodes, min_samples_leaf, max_features, random_state
-        As for ``HistGradientBoostingClassifier``.
+    Columns of zeros and ones get two bins, which give the same trees as more bins. A round fits one tree for
+    each class, so with more than four classes there are fewer rounds.
     """
 
     def __init__(
@@ -148,8 +130,8 @@ class Boosting(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         rounds = self.max_iter * _CLASSES_OF_ALL_ROUNDS // max(len(self.classes_), _CLASSES_OF_ALL_ROUNDS)
         binary = np.all((X == 0) | (X == 1) | np.isnan(X))
-        given = self.get_params() | {"max_iter": rounds, "max_bins": 2 if binary else 255}
-        self.model_ = HistGradientBoostingClassifier(early_stopping=False, **given).fit(X, y)
+        params = self.get_params() | {"max_iter": rounds, "max_bins": 2 if binary else 255}
+        self.model_ = HistGradientBoostingClassifier(early_stopping=False, **params).fit(X, y)
         return self
 
     def predict(self, X: Any) -> AnyArray:
@@ -162,12 +144,9 @@ class Boosting(ClassifierMixin, BaseEstimator):
 
 
 class DenseColumns(TransformerMixin, BaseEstimator):
-    """Turns rows into a dense array of single precision, for models that accept no sparse ones.
+    """Turns rows into a dense array of single precision, for models that accept no sparse rows.
 
-    Parameters
-    ----------
-    max_columns : int
-        With more columns than that, keep those that best separate the classes by the F-test.
+    If there are more than ``max_columns``, it keeps those that best separate the classes by the F-test.
     """
 
     def __init__(self, max_columns: int = 2000) -> None:

@@ -31,7 +31,7 @@ class TreeDisagreement(Measure):
         """Return shares of dissenting votes, in [0, 1]."""
         if not isinstance(estimator, POLLED):
             raise MeasureError(
-                f"{type(estimator).__name__} is not a forest: TreeDisagreement polls the members of "
+                f"{type(estimator).__name__} is not a forest: TreeDisagreement needs one of "
                 f"{', '.join(kind.__name__ for kind in POLLED)}."
             )
         votes = np.zeros((count_rows(X), len(estimator.classes_)))
@@ -44,12 +44,11 @@ class TreeDisagreement(Measure):
         """Return shares of dissenting votes among the members that were not fitted on the row."""
         if not hasattr(answers, "vote_shares"):
             raise NoShortcutError("there are no left-out votes")
-        dissent: FloatArray = 1.0 - answers.vote_shares(X)
-        return dissent
+        return np.asarray(1.0 - answers.vote_shares(X))
 
 
 def _member_codes(ensemble: Any, X: Any) -> Iterator[Any]:
-    """Yield the answers of each member, which are positions in the ensemble's ``classes_``."""
+    """Yield the labels that each member predicts, as positions in the ensemble's ``classes_``."""
     if isinstance(ensemble, BaggingClassifier):
         rows = check_array(X, dtype=None, accept_sparse="csr", ensure_all_finite=False)
         for member, features in zip(ensemble.estimators_, ensemble.estimators_features_, strict=True):

@@ -7,10 +7,10 @@ from sklearn.svm import LinearSVC
 
 from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.errors import MeasureError
-from transcendent.measures.base import Measure
+from transcendent.measures.base import OutputMeasure
 
 
-class Margin(Measure):
+class Margin(OutputMeasure):
     """Negated signed distance to the hyperplane, on the side of the class in question.
 
     For the predicted class of a two-class detector this is the paper's negated absolute distance. With
@@ -34,7 +34,7 @@ class Margin(Measure):
         decision = np.asarray(estimator.decision_function(X), dtype=np.float64)
         if decision.ndim == 1:
             return np.column_stack([decision, -decision])
-        # Three classes have three pairs, so the number of columns alone is not enough.
+        # Three classes also have three pairs, so the number of columns alone cannot tell.
         pairwise = getattr(estimator, "decision_function_shape", "ovr") == "ovo"
         if pairwise or decision.shape[1] != len(estimator.classes_):
             raise MeasureError(
@@ -43,15 +43,10 @@ class Margin(Measure):
             )
         return -decision
 
-    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Return negated left-out decision values."""
-        return self.scores(answers, X)
-
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
         """Return the class with the highest decision value, which is what ``LinearSVC`` predicts."""
         if getattr(type(estimator), "predict", None) is not LinearSVC.predict:
             return None
         if scores.shape[1] == 2:  # ten times faster
             return (scores[:, 1] < scores[:, 0]).astype(np.intp)
-        codes: IntArray = np.argmin(scores, axis=1)
-        return codes
+        return np.asarray(np.argmin(scores, axis=1))

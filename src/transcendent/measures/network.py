@@ -25,7 +25,7 @@ class HiddenLayerSVM(Measure):
     """Margin of an RBF SVM trained on the outputs of the network's last hidden layer.
 
     The label is still the network's; the SVM only scores it. (The paper uses the SVM's Platt probability,
-    which orders objects as its margin does.)
+    which orders objects like its margin.)
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class HiddenLayerSVM(Measure):
     max_rows : int
         Largest number of rows to train the SVM on, drawn at random: its cost grows with their square.
     random_state : int, RandomState or None
-        Seed of the draw.
+        Seed for the draw.
     """
 
     needs_rows = True

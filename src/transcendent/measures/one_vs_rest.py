@@ -18,7 +18,7 @@ class OneVsRestMeasure(Measure):
     measure : Measure or str
         A measure for two-class classifiers, or its name.
     estimator : classifier or None
-        The classifier to fit per class; by default a clone of the detector (of a pipeline, its last step).
+        The classifier to fit per class; by default a clone of the detector, or of a pipeline's last step.
     """
 
     needs_rows = True
@@ -40,6 +40,6 @@ class OneVsRestMeasure(Measure):
         return self
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
-        """Return, for each class, the score of "belongs to it" under its own model."""
+        """Return the score of each class from its own model."""
         pairs = zip(self.estimators_, self.measures_, strict=True)
         return np.column_stack([measure.scores(model, X)[:, 1] for model, measure in pairs])

@@ -1,4 +1,4 @@
-"""Certainty of the detector itself, by its ``predict_proba``."""
+"""Class probabilities of the detector, by its ``predict_proba``."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError
-from transcendent.measures.base import Measure
+from transcendent.measures.base import OutputMeasure
 
 
-class Probability(Measure):
+class Probability(OutputMeasure):
     """Negated probability of the class: boosted trees, logistic regression, the output layer of a network.
 
     Examples
@@ -26,10 +26,6 @@ class Probability(Measure):
         if not hasattr(estimator, "predict_proba"):
             raise MeasureError(f"{type(estimator).__name__} has no predict_proba; use another measure.")
         return -np.asarray(estimator.predict_proba(X), dtype=np.float64)
-
-    def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:  # noqa: ARG002
-        """Return the scores of the left-out probabilities."""
-        return self.scores(answers, X)
 
 
 class ProbabilityMargin(Probability):

@@ -1,4 +1,4 @@
-"""The opinion of another model, fitted beside the detector."""
+"""A measure from another model, fitted beside the detector."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
@@ -20,17 +20,17 @@ _BLOCK = 1 << 14
 class SecondOpinion(Measure):
     """A measure of another classifier, fitted on the detector's training rows.
 
-    It sees what the detector's last step sees: of a pipeline, the transformed rows.
+    If the detector is a pipeline, these are the transformed rows.
 
     Parameters
     ----------
     estimator : classifier
-        What is fitted beside the detector.
+        The other classifier.
     measure : "auto" or Measure
-        How that classifier is read.
+        The measure of that classifier.
     n_jobs : int or None
-        How many threads of OpenMP the classifier may use, -1 for one per core; by default as many as it
-        likes. Boosting with more threads than free cores takes several times as long as with one.
+        Largest number of OpenMP threads of the classifier, -1 for one per core; by default no limit. Boosting
+        with more threads than free cores takes several times as long as with one.
 
     Examples
     --------
@@ -44,8 +44,6 @@ class SecondOpinion(Measure):
     """
 
     needs_rows = needs_rows_alone = True
-
-    n_jobs: int | None = None  # also of an artifact that was written before there was one
 
     def __init__(self, estimator: Any, measure: Any = "auto", *, n_jobs: int | None = None) -> None:
         self.estimator = estimator
@@ -66,16 +64,16 @@ class SecondOpinion(Measure):
     def scores(self, estimator: Any, X: Any) -> FloatArray:  # noqa: ARG002
         """Return the scores of the other classifier's measure."""
         transformers, classifier = see_through(self.estimator_)
-        # In blocks, since its transformers may make sparse rows dense.
+        # In blocks, because its transformers may make sparse rows dense.
         blocks = (take_rows(X, rows) for rows in chunks(count_rows(X), _BLOCK))
         with self._threads():
             scored = [self.measure_.scores(classifier, transform(transformers, block)) for block in blocks]
         return np.concatenate(scored)
 
     def _threads(self) -> AbstractContextManager[Any]:
-        return (
-            nullcontext() if self.n_jobs is None else parallel.openmp_threads(effective_n_jobs(self.n_jobs))
-        )
+        if self.n_jobs is None:
+            return nullcontext()
+        return parallel.openmp_threads(effective_n_jobs(self.n_jobs))
 
     @property
     def left_out_is_exact(self) -> bool:
@@ -83,7 +81,7 @@ class SecondOpinion(Measure):
         return find_shortcut(self.estimator_, {}).kind == "exact" and self.measure_.left_out_is_exact
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
-        """Return the left-out scores of the other classifier's measure, by that classifier's shortcut."""
+        """Return the left-out scores of the other classifier, by its shortcut."""
         codes = encode_labels(y, answers.classes_, "y")
         transformers, classifier = see_through(self.estimator_)
         rows = transform(transformers, X)

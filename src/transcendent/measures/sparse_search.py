@@ -18,23 +18,18 @@ _ROUNDING = 1e-6  # of single precision
 
 
 class SparseSearch(BaseEstimator):
-    """Distances to the nearest of the rows it is fitted on.
+    """Finds distances to the nearest of the rows it was fitted on.
 
-    A block of queries times all rows is one product of a sparse and a dense matrix, where the rows, made
-    dense, fit in 1 GiB: several times faster than a product of two sparse ones. Equal queries are searched
-    for once. Products are in single precision, and distances below 1e-6 are set to 0.
-
-    Parameters
-    ----------
-    metric : {"cosine", "jaccard"}
-        Which distance; Jaccard's is between the sets of columns that are not 0.
+    If the rows fit in 1 GiB when dense, they are made dense: a sparse block of queries times a dense matrix
+    is several times faster than a product of two sparse ones. Equal queries are searched once. Products are
+    in single precision, and distances below 1e-6 are set to 0.
     """
 
     def __init__(self, metric: SparseMetric) -> None:
         self.metric = metric
 
     def fit(self, X: Any) -> Self:
-        """Keep the rows."""
+        """Store the rows."""
         self.rows_ = self._prepared(sp.csr_array(X, dtype=np.float64))
         return self
 
@@ -56,6 +51,6 @@ class SparseSearch(BaseEstimator):
         return nearest[groups]
 
     def _prepared(self, X: Any) -> Any:
-        """Return rows of length 1 for cosine, and of ones where they are not 0 for Jaccard."""
+        """Return rows scaled to length 1 for cosine, and to zeros and ones for Jaccard."""
         rows = normalize(X) if self.metric == "cosine" else (X != 0)
         return sp.csr_array(rows, dtype=np.float32)

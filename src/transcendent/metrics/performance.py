@@ -10,12 +10,13 @@ from transcendent._utils.arrays import (
     FloatArray,
     IntArray,
     as_labels,
+    chunks,
     divide,
     encode_labels,
     mean_of_defined,
 )
 from transcendent.decisions import Decisions
-from transcendent.metrics.ratios import F1, Error, Parts, Precision, Recall, Tally, position_of
+from transcendent.metrics.ratios import F1, ErrorRate, Precision, Recall, Sums, Tally, position_of
 
 Subset = Literal["baseline", "kept", "rejected"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
@@ -24,24 +25,24 @@ _BATCH_CELLS = 1 << 22
 
 
 def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) -> dict[str, dict[str, float]]:
-    """Metrics of all objects (``"baseline"``), of the ``"kept"`` and of the ``"rejected"`` ones.
+    """Return metrics of all objects (``"baseline"``), the ``"kept"`` ones and the ``"rejected"`` ones.
 
     Parameters
     ----------
     y : array of shape (n,)
-        True labels; they may hold classes the detector does not know, which it then gets wrong.
+        True labels. Answers about classes that the detector does not know count as wrong.
     decisions : Decisions
-        What a rejector decided about the same objects.
+        A rejector's decisions about the same objects.
     pos_label : label or None
-        The class F1, precision, recall, FPR and FNR are about. By default the second of two classes; with
+        The positive class of F1, precision, recall, FPR and FNR. By default the second of two classes; with
         more classes, the mean over those for which the metric is defined.
 
     Returns
     -------
     dict of dict
-        For each subset the columns `performance` has, its ``share`` of the objects (of the rejected: the
-        rejection rate) and its ``share_of_errors`` (of the rejected: the errors caught). A metric that is 0/0
-        is NaN.
+        For each subset the columns of `performance`, its ``share`` of the objects (for the rejected ones,
+        the rejection rate) and its ``share_of_errors`` (for the rejected ones, the errors caught). 0/0 is
+        NaN.
 
     Examples
     --------
@@ -59,7 +60,7 @@ def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) ->
     """
     actual = as_labels(y)
     if len(actual) != len(decisions):
-        raise ValueError(f"there are {len(actual)} labels for {len(decisions)} decisions.")
+        raise ValueError(f"y has {len(actual)} labels for {len(decisions)} decisions: pass one per decision.")
     classes = np.union1d(actual, decisions.classes)
     counts = confusions(
         encode_labels(actual, classes, "y"),
@@ -73,14 +74,14 @@ def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) ->
 
 
 def performance(confusion: IntArray, positive: int | None = None) -> dict[str, FloatArray]:
-    """Metrics of (..., classes, classes) confusion matrices, true class by row, predicted by column.
+    """Return metrics of (..., classes, classes) confusion matrices, true class by row, predicted by column.
 
     Parameters
     ----------
     confusion : int array of shape (..., classes, classes)
-        Counts; leading dimensions are kept.
+        Counts; the results have the leading dimensions.
     positive : int or None
-        Position of the class that the metrics are about; None for the mean over classes.
+        Position of the positive class; None for the mean over classes.
 
     Returns
     -------
@@ -96,72 +97,59 @@ def performance(confusion: IntArray, positive: int | None = None) -> dict[str, F
      'fpr': 0.2, 'fnr': 0.2}
     """
     tally = Tally.of(np.asarray(confusion))
-    errors, objects = Error.ratio(tally)
+    errors, objects = ErrorRate.ratio(tally)
     of_class = {name: divide(*ratio(tally)) for name, ratio in _OF_CLASS.items()}
     return {
         "objects": objects.astype(float),
         "errors": errors.astype(float),
         "error": divide(errors, objects),
-        **{name: _about(positive, values) for name, values in of_class.items()},
+        **{k: mean_of_defined(v) if positive is None else v[..., positive] for k, v in of_class.items()},
     }
 
 
 def confusions(actual: IntArray, predicted: IntArray, kept: AnyArray, n_classes: int) -> AnyArray:
-    """(2, classes, classes) counts of the kept and of the rejected objects; ``kept`` may be shares."""
-    cells, shape = actual * n_classes + predicted, (2, n_classes, n_classes)
+    """Return (2, classes, classes) counts of the kept and the rejected objects; ``kept`` may be shares."""
+    cells = actual * n_classes + predicted
     both = [np.bincount(cells, weights, minlength=n_classes**2) for weights in (kept, 1 - np.asarray(kept))]
-    counts = np.stack(both).reshape(shape)
+    counts = np.stack(both).reshape(2, n_classes, n_classes)
     return counts.astype(np.intp) if np.asarray(kept).dtype == bool else counts
 
 
-def by_subset(table: dict[str, FloatArray]) -> dict[str, dict[str, float]]:
-    """The (3,) columns of `subset_metrics` by subset."""
-    return {s: {name: float(column[i]) for name, column in table.items()} for i, s in enumerate(SUBSETS)}
+def by_subset(columns: dict[str, FloatArray]) -> dict[str, dict[str, float]]:
+    """Return the (3,) columns of `subset_metrics` by subset."""
+    return {s: {name: float(column[i]) for name, column in columns.items()} for i, s in enumerate(SUBSETS)}
 
 
 def subset_metrics(counts: IntArray, positive: int | None) -> dict[str, FloatArray]:
-    """`performance` of (..., 2, classes, classes) counts as (..., 3) arrays, with each subset's shares."""
+    """Return `performance` of (..., 2, classes, classes) counts as (..., 3) columns, with shares."""
     three = np.concatenate([counts.sum(axis=-3, keepdims=True), counts], axis=-3)
-    table = performance(three, positive)
-    table["share"] = divide(table["objects"], table["objects"][..., :1])
-    table["share_of_errors"] = divide(table["errors"], table["errors"][..., :1])
-    return table
+    columns = performance(three, positive)
+    columns["share"] = divide(columns["objects"], columns["objects"][..., :1])
+    columns["share_of_errors"] = divide(columns["errors"], columns["errors"][..., :1])
+    return columns
 
 
 def resample(counts: IntArray, n_resamples: int, generator: np.random.Generator) -> Any:
-    """Bootstrap: batches of (b, ..., 2, classes, classes) counts, the objects of each leading cell redrawn.
+    """Yield batches of bootstrap samples, (b, ..., 2, classes, classes) counts.
 
     Drawing n objects with replacement and counting them is one multinomial draw over the cells.
     """
     flat = counts.reshape(-1, int(np.prod(counts.shape[-3:])))
     batch = max(1, _BATCH_CELLS // flat.size)
-    for start in range(0, n_resamples, batch):
-        size = min(batch, n_resamples - start)
+    for some in chunks(n_resamples, batch):
+        size = some.stop - some.start
         drawn = np.zeros((size, *flat.shape), dtype=np.intp)
         for i, cells in enumerate(flat):
-            (there,) = np.nonzero(cells)
-            if len(there):
-                n = cells.sum()
+            there, n = np.flatnonzero(cells), cells.sum()
+            if n:
                 drawn[:, i, there] = generator.multinomial(n, cells[there] / n, size=size)
         yield drawn.reshape(size, *counts.shape)
 
 
-def _about(positive: int | None, values: FloatArray) -> FloatArray:
-    return mean_of_defined(values) if positive is None else values[..., positive]
-
-
-def _false_positive_rate(tally: Tally) -> Parts:
-    return tally.predicted - tally.correct, tally.actual.sum(axis=-1, keepdims=True) - tally.actual
-
-
-def _false_negative_rate(tally: Tally) -> Parts:
-    return tally.actual - tally.correct, tally.actual
-
-
-_OF_CLASS: dict[str, Callable[[Tally], Parts]] = {
+_OF_CLASS: dict[str, Callable[[Tally], Sums]] = {
     "f1": F1.ratio,
     "precision": Precision.ratio,
     "recall": Recall.ratio,
-    "fpr": _false_positive_rate,
-    "fnr": _false_negative_rate,
+    "fpr": lambda t: (t.predicted - t.correct, t.actual.sum(axis=-1, keepdims=True) - t.actual),
+    "fnr": lambda t: (t.actual - t.correct, t.actual),
 }

@@ -1,4 +1,4 @@
-"""How well a score ranks right answers before wrong ones, whatever threshold is set on it."""
+"""How well a score ranks right answers above wrong ones, at any threshold."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,22 +10,22 @@ from transcendent._utils.arrays import FloatArray, as_finite
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Error among the kept objects against the share that is kept, most credible first.
+    """Error rate of the kept objects against the share kept, most credible first.
 
-    Objects of equal credibility have no order; they count as if put in a random one.
+    Objects of equal credibility count as if in random order.
 
     Attributes
     ----------
     coverage, risk : arrays of shape (n,)
-        Share of the objects kept, 1/n to 1, and the error rate among them.
+        Share of the objects kept, from 1/n to 1, and their error rate.
     aurc : float
         Mean risk over all coverages.
     excess_aurc : float
-        What of it a perfect ranking of the same answers would have avoided.
+        ``aurc`` minus that of a perfect ranking of the same answers.
     augrc : float
         Area under the generalised risk, the share of *all* objects that are kept and wrong: the chance that
-        an object is kept and wrong if a coverage is drawn at random. Unlike AURC it gives errors among the
-        most credible few no extra weight.
+        an object is kept and wrong at a random coverage. Unlike AURC, it gives no extra weight to errors
+        among the few most credible objects.
     """
 
     coverage: FloatArray
@@ -36,14 +36,14 @@ class RiskCoverage:
 
 
 def risk_coverage(wrong: Any, credibility: Any) -> RiskCoverage:
-    """Risk–coverage curve of a ranking by credibility, or by anything higher = more trusted.
+    """Return the risk–coverage curve of a ranking by credibility or another score, higher = more trusted.
 
     Parameters
     ----------
     wrong : bool array of shape (n,)
         Which answers are wrong.
     credibility : array of shape (n,)
-        What the objects are ranked by.
+        Score that ranks the objects.
 
     Examples
     --------
@@ -59,7 +59,10 @@ def risk_coverage(wrong: Any, credibility: Any) -> RiskCoverage:
     if n == 0:
         return RiskCoverage(np.empty(0), np.empty(0), np.nan, np.nan, np.nan)
     kept = np.arange(1, n + 1)
-    cumulative = np.interp(kept, *_errors_at_ties(errors, score))
+    _, level, sizes = np.unique(-score, return_inverse=True, return_counts=True)
+    at_levels = np.cumsum(np.bincount(level, errors))
+    # Between two levels of the score the order is random: the expected number of errors is a line.
+    cumulative = np.interp(kept, np.append(0, np.cumsum(sizes)), np.append(0, at_levels))
     risk = cumulative / kept
     best = np.maximum(0.0, kept - (n - errors.sum())) / kept
     return RiskCoverage(
@@ -72,17 +75,16 @@ def risk_coverage(wrong: Any, credibility: Any) -> RiskCoverage:
 
 
 def errors_caught(wrong: Any, credibility: Any, *, rejection_rate: float = 0.15) -> float:
-    """Share of the errors among the ``rejection_rate`` least credible objects; NaN without errors.
+    """Return the share of all errors that are among the least credible objects; NaN without errors.
 
-    Rejectors are comparable at one rejection rate only, and this makes them so. Ties are cut as if in random
-    order.
+    It compares rejectors at the same rejection rate. Tied objects count as if in random order.
 
     Parameters
     ----------
     wrong : bool array of shape (n,)
         Which answers are wrong.
     credibility : array of shape (n,)
-        What the objects are ranked by; higher = more trusted.
+        Score that ranks the objects; higher = more trusted.
     rejection_rate : float
         Share of the objects to reject.
 
@@ -100,33 +102,24 @@ def errors_caught(wrong: Any, credibility: Any, *, rejection_rate: float = 0.15)
 
 
 def kept_shares(credibility: FloatArray, rejection_rate: float) -> FloatArray:
-    """How much of each object is kept if this share of them is rejected, least credible first.
+    """Return the chance of each object to be kept if a share is rejected, least credible first.
 
-    1 or 0, but for those at the limit that are equally credible: the chance of each.
+    It is 1 or 0, except for equally credible objects at the limit.
     """
     if not 0 <= rejection_rate <= 1:
-        raise ValueError(f"rejection_rate is a share between 0 and 1, not {rejection_rate!r}.")
+        raise ValueError(f"rejection_rate must be a share between 0 and 1, not {rejection_rate!r}.")
     _, levels, counts = np.unique(-credibility, return_inverse=True, return_counts=True)
     n_kept = (1 - rejection_rate) * len(credibility)
-    if abs(n_kept - round(n_kept)) <= 4 * np.spacing(float(len(credibility))):  # (1 - 0.7) * 10
+    if abs(n_kept - round(n_kept)) <= 4 * np.spacing(float(len(credibility))):  # as (1 - 0.7) * 10 is
         n_kept = round(n_kept)
     left = n_kept - (np.cumsum(counts) - counts)
     return np.clip(left / counts, 0, 1)[levels]
 
 
-def _errors_at_ties(errors: FloatArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Objects kept and errors among them where the score changes; in between a random order is a line."""
-    order = np.argsort(-score, kind="stable")
-    ordered = score[order]
-    last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
-    cumulative = np.cumsum(errors[order])[last]
-    return np.append(0.0, last + 1.0), np.append(0.0, cumulative)
-
-
 def _checked(wrong: Any, credibility: Any) -> tuple[FloatArray, FloatArray]:
     errors = np.asarray(wrong)
     if errors.dtype != bool and not np.isin(errors, [0, 1]).all():
-        raise ValueError("wrong says which answers are wrong: true or false for each object.")
+        raise ValueError("wrong must be true or false for each object: whether its answer is wrong.")
     score = as_finite(credibility, "credibility", ndim=1) if np.size(credibility) else np.empty(0)
     if errors.shape != score.shape:
         raise ValueError(f"wrong and credibility differ in shape: {errors.shape}, {score.shape}.")

@@ -1,8 +1,8 @@
 """Metrics of kept and rejected objects, defined once: searches optimise them, backtests report them.
 
-``F1() >= 0.8``, ``RejectionRate() <= 0.15`` and ``Error(of="rejected") >= 0.5`` are constraints; any metric
-can be an objective. Whether more of it is better follows from the metric: a high F1 of the *kept* objects is
-good, a high F1 of the *rejected* ones means that good answers were thrown away.
+``F1() >= 0.8``, ``RejectionRate() <= 0.15`` and ``ErrorRate(of="rejected") >= 0.5`` are constraints; any
+metric can be an objective. Whether more of it is better follows from the metric: a high F1 of the *kept*
+objects is good, a high F1 of the *rejected* ones means that good answers were thrown away.
 """
 
 import math
@@ -25,13 +25,13 @@ from transcendent._utils.arrays import (
 from transcendent._utils.text import suggestion
 
 Subset = Literal["kept", "rejected"]
-Parts = tuple[AnyArray, AnyArray]
+Sums = tuple[AnyArray, AnyArray]
 """Numerator and denominator of a ratio."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The margins of confusion matrices, (..., classes) each: all that any metric here needs."""
+    """The margins of confusion matrices, each of shape (..., classes): all that the metrics need."""
 
     correct: IntArray
     actual: IntArray
@@ -39,12 +39,12 @@ class Tally:
 
     @classmethod
     def of(cls, confusion: AnyArray) -> "Tally":
-        """The margins of (..., classes, classes) counts, true class by row, predicted by column."""
+        """Return the margins of (..., classes, classes) counts, true class by row, predicted by column."""
         correct = np.diagonal(confusion, axis1=-2, axis2=-1)
         return cls(correct, confusion.sum(axis=-1), confusion.sum(axis=-2))
 
     def of_class(self, c: int) -> "Tally":
-        """The counts of one class."""
+        """Return the counts of one class."""
         return Tally(self.correct[..., c], self.actual[..., c], self.predicted[..., c])
 
     def __sub__(self, other: "Tally") -> "Tally":
@@ -64,10 +64,10 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
-        """The metric, one value per trial."""
+        """Return the metric, one value per trial."""
 
     def __repr__(self) -> str:
-        """As it was written: only what differs from the defaults."""
+        """Return the call that makes this metric, without the parameters at their defaults."""
         given = [f for f in fields(self) if getattr(self, f.name) != f.default]
         return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in given)})"
 
@@ -80,15 +80,15 @@ class Metric(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Ratio(Metric):
-    """A metric that is one sum of counts over another, which is what an exact search can work with."""
+    """A metric that is one sum of counts over another, as the exact search needs."""
 
     @abstractmethod
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:
-        """Numerator and denominator: linear in the counts, with 0 ≤ numerator ≤ denominator."""
+    def sums(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:
+        """Return numerator and denominator: linear in the counts, with 0 ≤ numerator ≤ denominator."""
 
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
-        """Numerator over denominator, NaN where that is 0/0."""
-        return divide(*self.parts(kept, rejected, classes))
+        """Return numerator over denominator, NaN for 0/0."""
+        return divide(*self.sums(kept, rejected, classes))
 
 
 class _OfSubset(Metric):
@@ -102,10 +102,10 @@ class _OfSubset(Metric):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether it is about the kept objects, which should be answered well."""
+        """Whether it is computed from the kept objects, whose answers should be right."""
         return self.of == "kept"
 
-    def _chosen(self, kept: Tally, rejected: Tally) -> Tally:
+    def _tally(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Tally:  # noqa: ARG002
         return kept if self.of == "kept" else rejected
 
 
@@ -114,30 +114,29 @@ class _SubsetRatio(_OfSubset, Ratio):
 
     @staticmethod
     @abstractmethod
-    def ratio(tally: Tally) -> Parts:
-        """Numerator and denominator, from the counts alone."""
+    def ratio(tally: Tally) -> Sums:
+        """Return numerator and denominator from the counts of the subset."""
 
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
-        """Numerator and denominator for the chosen subset."""
-        return self.ratio(self._chosen(kept, rejected))
+    def sums(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:
+        """Return numerator and denominator for the chosen subset."""
+        return self.ratio(self._tally(kept, rejected, classes))
 
 
 @dataclass(frozen=True, repr=False)
 class _OfClass(_SubsetRatio):
-    """A ratio about one class: ``pos_label``, by default the second of two."""
+    """A ratio of the counts of one class: ``pos_label``, by default the second of two."""
 
     pos_label: Any = None
     of: Subset = "kept"
 
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:
-        """Numerator and denominator for the positive class in the chosen subset."""
+    def _tally(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Tally:
         position = position_of(self.pos_label, classes)
         if position is None:
             raise ValueError(
-                f"{type(self).__name__} with {len(classes)} classes needs a pos_label; name one of "
+                f"{type(self).__name__} with {len(classes)} classes needs a pos_label: pass one of "
                 f"{abbreviate(classes)}, or use Accuracy() or MacroF1()."
             )
-        return self.ratio(self._chosen(kept, rejected).of_class(position))
+        return super()._tally(kept, rejected, classes).of_class(position)
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,44 +152,40 @@ class F1(_OfClass):
     """
 
     @staticmethod
-    def ratio(tally: Tally) -> Parts:
-        """Twice the correct answers over the answers and the objects."""
+    def ratio(tally: Tally) -> Sums:
+        """Return twice the correct answers, and the answers plus the objects of the class."""
         return 2 * tally.correct, tally.actual + tally.predicted
 
 
 @dataclass(frozen=True, repr=False)
 class Precision(_OfClass):
-    """Share of the objects predicted positive that are.
+    """Share of the objects predicted positive that are positive.
 
     Parameters
     ----------
-    pos_label : label or None
-        The positive class; by default the second of two. With more classes it must be given.
-    of : {"kept", "rejected"}
-        Which objects it is computed from.
+    pos_label, of
+        As for `F1`.
     """
 
     @staticmethod
-    def ratio(tally: Tally) -> Parts:
-        """Correct answers over answers."""
+    def ratio(tally: Tally) -> Sums:
+        """Return the correct answers and all answers of the class."""
         return tally.correct, tally.predicted
 
 
 @dataclass(frozen=True, repr=False)
 class Recall(_OfClass):
-    """Share of the positive objects in the subset that are predicted so.
+    """Share of the positive objects in the subset that are predicted positive.
 
     Parameters
     ----------
-    pos_label : label or None
-        The positive class; by default the second of two. With more classes it must be given.
-    of : {"kept", "rejected"}
-        Which objects it is computed from.
+    pos_label, of
+        As for `F1`.
     """
 
     @staticmethod
-    def ratio(tally: Tally) -> Parts:
-        """Correct answers over objects."""
+    def ratio(tally: Tally) -> Sums:
+        """Return the correct answers and the objects of the class."""
         return tally.correct, tally.actual
 
 
@@ -207,13 +202,13 @@ class Accuracy(_SubsetRatio):
     of: Subset = "kept"
 
     @staticmethod
-    def ratio(tally: Tally) -> Parts:
-        """Right answers over all."""
+    def ratio(tally: Tally) -> Sums:
+        """Return the right answers and all answers."""
         return tally.correct.sum(axis=-1), tally.actual.sum(axis=-1)
 
 
 @dataclass(frozen=True, repr=False)
-class Error(_SubsetRatio):
+class ErrorRate(_SubsetRatio):
     """Share of wrong answers.
 
     Parameters
@@ -226,12 +221,12 @@ class Error(_SubsetRatio):
 
     @property
     def higher_is_better(self) -> bool:
-        """Whether it is about the rejected objects, which should hold the wrong answers."""
+        """Whether it is computed from the rejected objects, whose answers should be wrong."""
         return self.of == "rejected"
 
     @staticmethod
-    def ratio(tally: Tally) -> Parts:
-        """Wrong answers over all."""
+    def ratio(tally: Tally) -> Sums:
+        """Return the wrong answers and all answers."""
         total = tally.actual.sum(axis=-1)
         return total - tally.correct.sum(axis=-1), total
 
@@ -242,8 +237,8 @@ class RejectionRate(Ratio):
 
     higher_is_better = False
 
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:  # noqa: ARG002
-        """Rejected over all."""
+    def sums(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:  # noqa: ARG002
+        """Return the rejected objects and all objects."""
         n_rejected = rejected.actual.sum(axis=-1)
         return n_rejected, n_rejected + kept.actual.sum(axis=-1)
 
@@ -262,16 +257,16 @@ class ClassRejectionRate(Ratio):
 
     higher_is_better = False
 
-    def parts(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Parts:
-        """Rejected of the class over all of it."""
-        position = _find(self.label, classes, "label")
+    def sums(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:
+        """Return the rejected objects and all objects of the class."""
+        position = _position(self.label, classes, "label")
         n_rejected = rejected.actual[..., position]
         return n_rejected, n_rejected + kept.actual[..., position]
 
 
 @dataclass(frozen=True, repr=False)
 class MacroF1(_OfSubset):
-    """Mean of the classes' F1 scores; a class that occurs in neither answers nor truth is left out.
+    """Mean of the F1 scores of the classes that occur among the true or the predicted labels.
 
     Parameters
     ----------
@@ -281,24 +276,14 @@ class MacroF1(_OfSubset):
 
     of: Subset = "kept"
 
-    def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:  # noqa: ARG002
-        """The mean over the classes that occur."""
-        return mean_of_defined(divide(*F1.ratio(self._chosen(kept, rejected))))
+    def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
+        """Return the mean over the classes that occur."""
+        return mean_of_defined(divide(*F1.ratio(self._tally(kept, rejected, classes))))
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A bound on a metric. A metric that is undefined satisfies no bound.
-
-    Parameters
-    ----------
-    metric : Metric
-        What is bounded.
-    sense : {">=", "<="}
-        Whether the bound is a lower or an upper one.
-    bound : float
-        The bound, between 0 and 1 for a ratio.
-    """
+    """A bound on a metric, between 0 and 1 for a ratio. An undefined metric satisfies no bound."""
 
     metric: Metric
     sense: Literal[">=", "<="]
@@ -307,7 +292,9 @@ class Constraint:
     def __post_init__(self) -> None:
         bound = float(self.bound)
         if not math.isfinite(bound) or (isinstance(self.metric, Ratio) and not 0 <= bound <= 1):
-            raise ValueError(f"{self.metric} lies between 0 and 1; it cannot be bounded by {self.bound!r}.")
+            raise ValueError(
+                f"{self.metric} lies between 0 and 1, so its bound must too, not {self.bound!r}."
+            )
         object.__setattr__(self, "bound", bound)
 
     def __bool__(self) -> bool:
@@ -320,15 +307,15 @@ class Constraint:
         return f"{self.metric} {self.sense} {self.bound:g}"
 
     def satisfied(self, kept: Tally, rejected: Tally, classes: AnyArray) -> BoolArray:
-        """Whether it holds, one answer per trial: in integers for ratios, so equality is equality."""
+        """Return whether each trial meets the bound; ratios are compared in integers, without rounding."""
         if isinstance(self.metric, Ratio):
-            numerator, denominator = self.metric.parts(kept, rejected, classes)
+            numerator, denominator = self.metric.sums(kept, rejected, classes)
             return np.asarray((self.slack(numerator, denominator) >= 0) & (denominator > 0))
         value = self.metric.value(kept, rejected, classes)
         return np.asarray(value >= self.bound if self.sense == ">=" else value <= self.bound)
 
     def slack(self, numerator: AnyArray, denominator: AnyArray) -> AnyArray:
-        """A ratio's integer distance from its bound, non-negative where the bound is met."""
+        """Return a ratio's integer distance from the bound: 0 or more where the bound is met."""
         bound = Fraction(self.bound).limit_denominator(10**6)
         distance: AnyArray = bound.denominator * numerator - bound.numerator * denominator
         return distance if self.sense == ">=" else -distance
@@ -339,14 +326,14 @@ METRICS: dict[str, Metric] = {
     "precision": Precision(),
     "recall": Recall(),
     "accuracy": Accuracy(),
-    "error": Error(),
+    "error": ErrorRate(),
     "macro_f1": MacroF1(),
     "rejection_rate": RejectionRate(),
 }
 
 
 def resolve_metric(metric: str | Metric) -> Metric:
-    """A metric from its name or itself."""
+    """Return a metric given by name or as itself."""
     if isinstance(metric, Metric):
         return metric
     if metric not in METRICS:
@@ -355,13 +342,13 @@ def resolve_metric(metric: str | Metric) -> Metric:
 
 
 def position_of(pos_label: Any, classes: AnyArray) -> int | None:
-    """Position of the positive class: the one named, else the second of two, else None."""
+    """Return the position of ``pos_label``; without one, that of the second of two classes, or None."""
     if pos_label is None:
         return 1 if len(classes) == 2 else None
-    return _find(pos_label, classes, "pos_label")
+    return _position(pos_label, classes, "pos_label")
 
 
-def _find(label: Any, classes: AnyArray, name: str) -> int:
+def _position(label: Any, classes: AnyArray, name: str) -> int:
     found = np.flatnonzero(classes == label)
     if len(found) == 0:
         raise ValueError(f"{name} {label!r} is not one of {abbreviate(classes)}.")

@@ -13,9 +13,9 @@ class AreaUnderTime(NamedTuple):
     value : float
         Between the metric's smallest and largest value; NaN with fewer than two defined periods.
     periods : int
-        How many periods there are.
+        Number of periods.
     undefined : tuple of int
-        Positions of those in which the metric is undefined.
+        Positions of the periods in which the metric is undefined.
     """
 
     value: float
@@ -24,10 +24,10 @@ class AreaUnderTime(NamedTuple):
 
 
 def area_under_time(values: Any) -> AreaUnderTime:
-    """Trapezoids under the values of N successive periods, over N − 1 (TESSERACT's AUT).
+    """Return the area under the values of N successive periods by trapezoids, over N − 1 (TESSERACT's AUT).
 
-    A period in which the metric is undefined (NaN) is not zero: it is bridged by a straight line between its
-    neighbours, left out at either end, and reported.
+    A period in which the metric is undefined (NaN) does not count as 0. A straight line between its
+    neighbours bridges it; at either end it is left out. ``undefined`` lists such periods.
 
     Parameters
     ----------
@@ -45,9 +45,7 @@ def area_under_time(values: Any) -> AreaUnderTime:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"values must be one per period, got shape {array.shape}.")
-    missing = tuple(np.flatnonzero(np.isnan(array)).tolist())
-    (at,) = np.nonzero(~np.isnan(array))
-    if len(at) < 2:
-        return AreaUnderTime(float("nan"), len(array), missing)
-    area = np.trapezoid(array[at], at) / (at[-1] - at[0])
-    return AreaUnderTime(float(area), len(array), missing)
+    undefined = np.isnan(array)
+    at = np.flatnonzero(~undefined)
+    area = np.trapezoid(array[at], at) / (at[-1] - at[0]) if len(at) > 1 else np.nan
+    return AreaUnderTime(float(area), len(array), tuple(np.flatnonzero(undefined).tolist()))

@@ -1,4 +1,4 @@
-"""When capital is high enough for an alarm: by the chance of any false alarm, or by the time between them."""
+"""Evidence from bets, and the rules by which it raises an alarm."""
 
 import math
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import numpy as np
 
 from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.monitoring.martingales import HUNDRED, MARTINGALES, Betting, Martingale
-from transcendent.monitoring.state import check_counts, check_fields, check_numbers
+from transcendent.monitoring.state import check, check_counts, check_fields, check_numbers
 
 Rule = Literal["ville", "cusum", "shiryaev-roberts"]
 
 
 class Alarm(NamedTuple):
-    """An alarm.
+    """The moment at which evidence reached its threshold.
 
     Attributes
     ----------
     at : int
-        How many objects had come when it was raised.
+        Number of objects up to the alarm.
     log_value : float
-        Logarithm of the evidence then.
+        Logarithm of the evidence at that object.
     """
 
     at: int
@@ -29,7 +29,7 @@ class Alarm(NamedTuple):
 
     @classmethod
     def from_json(cls, state: Any, n: int) -> "Alarm | None":
-        """Return the alarm of a state, if any, that was raised within n objects."""
+        """Return the alarm in a state, if any, that was raised within n objects."""
         if state is None:
             return None
         at, log_value = state
@@ -40,144 +40,136 @@ class Alarm(NamedTuple):
 
 @dataclass
 class Evidence:
-    """What a martingale gained against objects like calibration, and the alarm when that is enough.
+    """Evidence against "nothing has changed", and the first alarm that it raised.
 
-    ``"ville"`` splits its capital over changes that begin at every hundredth object, so that a long quiet
-    time costs little: P(ever a false alarm) ≤ 1 / threshold. ``"shiryaev-roberts"`` starts anew with
-    capital 1 at every object, ``"cusum"`` takes the best of these starts: the mean number of objects to a
-    false alarm is at least the threshold.
+    ``"ville"`` splits its capital over changes that begin at every hundredth object, so a long quiet time
+    costs little: P(ever a false alarm) ≤ 1 / threshold. ``"shiryaev-roberts"`` adds capital of 1 at every
+    object, and ``"cusum"`` takes the best of these starts: the mean number of objects to a false alarm is at
+    least the threshold.
     """
 
     martingale: Martingale
     rule: Rule
     threshold: float
-    n: int = 0
     log_starts: float = -math.inf
-    """Logarithm of the sum, or of the largest, of one over the capital at each start, weighted."""
+    """Logarithm of the sum (of "cusum", the maximum) of weight / capital over the starts so far."""
     log_value: float = 0.0
     alarm: Alarm | None = None
 
     @classmethod
     def start(cls, betting: Betting, rule: Rule, threshold: float) -> "Evidence":
-        """Start with nothing seen; only "ville" has capital then."""
+        """Start before the first object, when only "ville" has capital."""
         value = 0.0 if rule == "ville" else -math.inf
         return cls(MARTINGALES[betting](), rule, threshold, log_value=value)
 
+    @property
+    def n(self) -> int:
+        """Number of objects so far."""
+        return self.martingale.n
+
     def update(self, p: FloatArray) -> FloatArray:
-        """Take in p-values; return the logarithm of the evidence after each."""
+        """Add p-values; return the logarithm of the evidence after each."""
         if len(p) == 0:
             return p
-        before = self.martingale.log_value
+        n, before = self.n, self.martingale.log_value
         after = self.martingale.update(p)
+        # A bet that starts at s is worth capital now / capital at s. The division by the capital at s is
+        # summed up as objects come; the multiplication by the capital now is done once, for all starts.
         starts = -np.concatenate([[before], after[:-1]])
-        start, begins = np.divmod(self.n + np.arange(len(p)), HUNDRED)
+        start, begins = np.divmod(n + np.arange(len(p)), HUNDRED)
         if self.rule == "ville":
-            shares = 1 / np.log2(start + 2) - 1 / np.log2(start + 3)
+            shares = 1 / np.log2(start + 2) - 1 / np.log2(start + 3)  # they sum to 1 over all starts
             starts = np.where(begins == 0, starts + np.log(shares), -np.inf)
-        together = np.maximum if self.rule == "cusum" else np.logaddexp
-        open_ = together.accumulate(np.concatenate([[self.log_starts], starts]))[1:]
-        values = after + open_
+        combine = np.maximum if self.rule == "cusum" else np.logaddexp
+        so_far = combine.accumulate(np.concatenate([[self.log_starts], starts]))[1:]
+        values = after + so_far
         if self.rule == "ville":
-            values = np.logaddexp(values, -np.log(np.log2(start + 3)))  # what has not been bet yet
-        self.alarm = self.alarm or first_above(self.threshold, values, self.n)
-        self.n, self.log_starts, self.log_value = self.n + len(p), float(open_[-1]), float(values[-1])
+            values = np.logaddexp(values, -np.log(np.log2(start + 3)))  # the shares of later starts
+        self.alarm = self.alarm or first_above(self.threshold, values, n)
+        self.log_starts, self.log_value = float(so_far[-1]), float(values[-1])
         return values
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as plain numbers; minus infinity is None."""
-        return {
-            "martingale": self.martingale.to_json(),
-            "n": self.n,
-            "log_starts": _finite(self.log_starts),
-            "log_value": _finite(self.log_value),
-            "alarm": None if self.alarm is None else list(self.alarm),
-        }
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the state as plain numbers; None before the first object."""
+        if self.n == 0:
+            return None
+        numbers = {"log_starts": self.log_starts, "log_value": self.log_value}
+        return {"martingale": self.martingale.to_json(), **numbers, "alarm": self.alarm}
 
     @classmethod
-    def from_json(cls, state: dict[str, Any], betting: Betting, rule: Rule, threshold: float) -> "Evidence":
-        """Return the evidence that had this state."""
-        check_fields(state, "martingale", "n", "log_starts", "log_value", "alarm")
-        n = state["n"]
-        check_counts(n=n)
+    def from_json(cls, state: Any, betting: Betting, rule: Rule, threshold: float) -> "Evidence":
+        """Return the evidence with this state."""
+        if state is None:
+            return cls.start(betting, rule, threshold)
+        check_fields(state, "martingale", "log_starts", "log_value", "alarm")
+        check_numbers(log_starts=state["log_starts"], log_value=state["log_value"])
         martingale = MARTINGALES[betting].from_json(state["martingale"])
-        check_counts(**{"number of p-values": n if martingale.n == n else -1})
-        starts, value = (_log(state[name], n) for name in ("log_starts", "log_value"))
-        return cls(martingale, rule, threshold, n, starts, value, Alarm.from_json(state["alarm"], n))
+        alarm = Alarm.from_json(state["alarm"], martingale.n)
+        return cls(martingale, rule, threshold, state["log_starts"], state["log_value"], alarm)
 
 
 @dataclass
 class JointEvidence:
-    """Evidence of the objects of each predicted label and, last, of all objects: the mean of these.
+    """The mean of the evidence of each predicted label and, as the last member, of all objects.
 
-    A change in a rare label drowns among all objects, and one that is small in every label shows only there.
-    The mean of capitals is a capital, so that the promises of the rules hold for it.
+    A change in one rare label shows only among its own objects. A change that is small in every label shows
+    only among all objects. The mean of capitals is a capital, so it keeps the promises of the rules.
     """
 
-    parts: list[Evidence]
+    members: list[Evidence]
     log_value: float
     alarm: Alarm | None = None
 
     @classmethod
     def start(cls, n_labels: int, betting: Betting, rule: Rule, threshold: float) -> "JointEvidence":
-        """Start with nothing seen."""
-        parts = [Evidence.start(betting, rule, threshold) for _ in range(n_labels + 1)]
-        return cls(parts, parts[0].log_value)
+        """Start before the first object."""
+        members = [Evidence.start(betting, rule, threshold) for _ in range(n_labels + 1)]
+        return cls(members, members[0].log_value)
 
     @property
     def n(self) -> int:
         """Number of objects so far."""
-        return self.parts[-1].n
+        return self.members[-1].n
 
     def update(self, codes: IntArray, p: FloatArray) -> FloatArray:
-        """Take in p-values of objects with these labels; return the logarithm of the mean after each."""
-        n, *of_labels, together = self.n, *self.parts
-        values = together.update(p)
-        for c, part in enumerate(of_labels):
+        """Add p-values of objects with these labels; return the logarithm of the mean after each."""
+        n, *of_labels, of_all = self.n, *self.members
+        values = of_all.update(p)
+        for c, member in enumerate(of_labels):
             own = codes == c
-            since = np.concatenate([[part.log_value], part.update(p[own])])
+            since = np.concatenate([[member.log_value], member.update(p[own])])
             values = np.logaddexp(values, since[np.cumsum(own)])
-        values = values - math.log(len(self.parts))
-        self.alarm = self.alarm or first_above(together.threshold, values, n)
+        values = values - math.log(len(self.members))
+        self.alarm = self.alarm or first_above(of_all.threshold, values, n)
         self.log_value = float(values[-1])
         return values
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as plain numbers."""
-        return {
-            "parts": [part.to_json() for part in self.parts],
-            "log_value": _finite(self.log_value),
-            "alarm": None if self.alarm is None else list(self.alarm),
-        }
+    def to_json(self) -> dict[str, Any] | None:
+        """Return the state as plain numbers; None before the first object."""
+        if self.n == 0:
+            return None
+        members = [member.to_json() for member in self.members]
+        return {"members": members, "log_value": self.log_value, "alarm": self.alarm}
 
     @classmethod
     def from_json(
-        cls, state: dict[str, Any], n_labels: int, betting: Betting, rule: Rule, threshold: float
+        cls, state: Any, n_labels: int, betting: Betting, rule: Rule, threshold: float
     ) -> "JointEvidence":
-        """Return the evidence that had this state."""
-        check_fields(state, "parts", "log_value", "alarm")
-        parts = [Evidence.from_json(part, betting, rule, threshold) for part in state["parts"]]
-        if len(parts) != n_labels + 1 or sum(part.n for part in parts[:-1]) != parts[-1].n:
-            raise ValueError("this state is damaged: its evidence is not that of these classes.")
-        n = parts[-1].n
-        return cls(parts, _log(state["log_value"], n), Alarm.from_json(state["alarm"], n))
+        """Return the evidence with this state."""
+        if state is None:
+            return cls.start(n_labels, betting, rule, threshold)
+        check_fields(state, "members", "log_value", "alarm")
+        check_numbers(log_value=state["log_value"])
+        members = [Evidence.from_json(member, betting, rule, threshold) for member in state["members"]]
+        complete = len(members) == n_labels + 1 and sum(member.n for member in members[:-1]) == members[-1].n
+        check(complete, "its evidence is not that of these classes")
+        return cls(members, state["log_value"], Alarm.from_json(state["alarm"], members[-1].n))
 
 
 def first_above(threshold: float, log_values: FloatArray, before: int) -> Alarm | None:
-    """Return the alarm at the first value that reaches a threshold, after some objects before them."""
+    """Return the alarm at the first value that reaches a threshold, given the number of objects before."""
     high = log_values >= math.log(threshold)
     if not high.any():
         return None
     first = int(np.argmax(high))
     return Alarm(before + first + 1, float(log_values[first]))
-
-
-def _log(state: Any, n: int) -> float:
-    """Return the logarithm of a state after n objects; minus infinity, which is None, is before the first."""
-    if state is None and n == 0:
-        return -math.inf
-    check_numbers(log_value=state)
-    return float(state)
-
-
-def _finite(log_value: float) -> float | None:
-    return None if math.isinf(log_value) else log_value

@@ -1,61 +1,62 @@
-"""A monitor of drift: is what arrives still like what was calibrated on? It needs no labels."""
+"""A monitor of drift, without labels: are new objects still like those of calibration?"""
 
-import hashlib
 import json
 import math
-from dataclasses import replace
-from typing import Any, NamedTuple, Self, get_args
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, count_rows, take_rows
-from transcendent._utils.cells import pointing_out
+from transcendent._utils.arrays import AnyArray, take_rows
 from transcendent._utils.extras import extra
-from transcendent.decisions import Decisions, index_of
-from transcendent.evaluators.inductive import InductiveEvaluator
+from transcendent._utils.provenance import digest
+from transcendent.decisions import Answers, Decisions, declared
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.monitoring.alarms import Alarm, JointEvidence, Rule
+from transcendent.monitoring.alarms import Alarm, Evidence, JointEvidence, Rule
 from transcendent.monitoring.history import History
 from transcendent.monitoring.martingales import Betting
 from transcendent.monitoring.movers import Features, Movers
 from transcendent.monitoring.rejections import Rejections
 from transcendent.monitoring.state import reading
 from transcendent.monitoring.streams import PValueStream, to_levels
-from transcendent.thresholds.guaranteed import drawn_apart
+from transcendent.thresholds.guaranteed import held_out_mask
 
 FORMAT = 1
-_ROWS = 1 << 16
 
 
 class Settings(NamedTuple):
-    """What a monitor was started with."""
+    """The settings of a monitor."""
 
     betting: Betting
     rule: Rule
     threshold: float
     random_state: int
 
-    def check(self) -> None:
-        """Refuse what there is not."""
-        known = {"betting": get_args(Betting), "rule": get_args(Rule)}
-        for name, words in known.items():
-            if getattr(self, name) not in words:
-                raise ValueError(f"{name} is one of {words}, not {getattr(self, name)!r}.")
-        if not 1 < self.threshold < math.inf:
-            raise ValueError(f"threshold must be more than 1, not {self.threshold!r}.")
+    def checked(self) -> "Settings":
+        """Return the settings with plain numbers; raise on unknown ones."""
+        for name, known in {"betting": get_args(Betting), "rule": get_args(Rule)}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}.")
+        if not isinstance(self.threshold, int | float | np.number) or not 1 < self.threshold < math.inf:
+            raise ValueError(f"threshold must be a finite number of more than 1, not {self.threshold!r}.")
+        if not isinstance(self.random_state, int | np.integer):
+            raise ValueError(f"random_state must be an integer, not {self.random_state!r}.")
+        return self._replace(threshold=float(self.threshold), random_state=int(self.random_state))
 
 
 class DriftMonitor:
     """Watches a stream of objects without labels, and raises an alarm when it is unlike calibration.
 
-    If objects are exchangeable with the calibration objects, P(ever a false alarm) ≤ 1 / ``threshold`` (with
+    It collects evidence against "nothing has changed"; 100 means that a false alarm is at most 1% likely. If
+    objects are exchangeable with the calibration objects, P(ever a false alarm) ≤ 1 / ``threshold`` (with
     ``rule="ville"``). No alarm does not mean no drift, and drift does not mean that answers got worse: for
     that, see `HarmMonitor`.
 
-    Credibility is not uniform even without drift, so the monitor makes p-values of its own: 30% of the
-    calibration objects say how strange an object is for its predicted label, and that is ranked among the
-    other 70% and all earlier objects that were answered alike, with ties broken at random.
+    Credibility is not uniform even without drift, so the monitor computes p-values of its own. An object's
+    credibility among 30% of the calibration objects is ranked among the other 70% and all earlier objects
+    with the same predicted label. Ties are broken at random.
 
     Create one by `DriftMonitor.of`.
 
@@ -64,18 +65,21 @@ class DriftMonitor:
     n : int
         Number of objects so far.
     log_value : float
-        Logarithm of the evidence against "like calibration": the mean of that of all objects together and
-        that of each predicted label, so that a change in a rare one is seen.
+        Logarithm of the evidence: the mean over all objects together and those of each predicted label, so
+        that a change in a rare label is seen.
     log_values : dict
-        That of each predicted label alone.
+        Logarithm of the evidence of each predicted label alone.
     alarm : Alarm or None
         The first alarm.
     alarms : dict
-        The first alarm of each predicted label alone, each with its own chance of being false.
+        The first alarm of each predicted label alone. The bound on false alarms holds for each separately.
     rejections : Rejections
-        How many objects were rejected, and whether that is more than calibration explains.
+        A test of whether more is rejected than calibration explains: ``rejected`` of ``n`` objects, their
+        ``rate``, the share ``calibrated`` that calibration rejected, the share ``expected`` at most, and the
+        first ``alarm``.
     history : History
-        ``log_value`` and the number ``rejected`` over time, at most some hundred points.
+        Lists of ``log_value`` and of the number ``rejected`` in ``columns``, after the numbers of objects in
+        ``at``; at most 512 points.
 
     Examples
     --------
@@ -95,23 +99,25 @@ class DriftMonitor:
     False
     """
 
-    def __init__(self, rejector: Any, settings: "Settings", features: Features | None = None) -> None:
+    rejections: Rejections
+    history: History
+
+    def __init__(self, rejector: Any, settings: Settings) -> None:
         self.rejector = rejector
-        self.settings = settings
-        settings.check()
+        self.settings = settings.checked()
         self._judge = judge_of(rejector)
-        calibration, seed = self._judge.calibration_, settings.random_state
-        self._watched = self._parts()
-        self._reference = replace(calibration, apart=seed, form="paper")
+        calibration, seed = self._judge.calibration_, self.settings.random_state
+        self._watched = self._judge, calibration, self._judge.result_
+        self._reference = replace(calibration, apart=seed, p_value="paper")
         self._reference.check_bags("a monitor")
-        ranked = drawn_apart(len(calibration.actual), seed)
+        ranked = held_out_mask(len(calibration.actual), seed)
         codes = calibration.predicted[ranked]
         levels = to_levels(self._reference.p_values[ranked, codes])
         self._stream = PValueStream.of(codes, levels, len(calibration.classes), seed)
-        self._evidence = JointEvidence.start(len(calibration.classes), *settings[:3])
-        self._rejections = Rejections.of(calibration, self._judge.result_, settings.threshold)
-        self._features = features
-        self._history = History()
+        self._evidence = JointEvidence.start(len(calibration.classes), *self.settings[:3])
+        self.rejections = Rejections.of(calibration, self._judge.result_, self.settings.threshold)
+        self._features: Features | None = None
+        self.history = History()
 
     @classmethod
     def of(
@@ -124,68 +130,46 @@ class DriftMonitor:
         X: Any = None,
         random_state: int = 0,
     ) -> Self:
-        """Start to monitor a fitted rejector.
+        """Create a monitor of a fitted rejector.
 
         Parameters
         ----------
         rejector : InductiveEvaluator or ScoreEvaluator
             The rejector.
         betting : {"jumper", "mixture"}
-            How to bet against objects like calibration: the simple jumper, which adapts, or the mixture of
-            all powers.
+            How to bet against "nothing has changed": the simple jumper, which adapts, or the mixture of all
+            powers.
         rule : {"ville", "cusum", "shiryaev-roberts"}
-            When the evidence is enough: ``"ville"`` holds P(ever a false alarm) to 1 / threshold, the
-            others the mean number of objects to a false alarm to at least the threshold.
+            When to raise an alarm. With ``"ville"``, P(ever a false alarm) ≤ 1 / threshold. With the others,
+            the mean number of objects to a false alarm is at least the threshold.
         threshold : float
-            How much evidence is enough.
+            The evidence that raises an alarm.
         X : array, sparse matrix or frame, or None
-            Rows such as those trained on; if given, `movers` compares features with them.
+            Rows like those that trained; if given, `movers` compares features with them.
         random_state : int
-            Seeds which calibration objects do what, and how ties are broken.
+            Seeds the split of the calibration objects, and the breaking of ties.
         """
-        for name, value in {"random_state": random_state, "threshold": threshold}.items():
-            kinds = int | np.integer if name == "random_state" else int | float | np.number
-            if not isinstance(value, kinds):
-                raise ValueError(f"{name} is a number, not {value!r}.")
-        if X is not None and isinstance(rejector, InductiveEvaluator):
-            rejector._check_rows(X)
-        features = None if X is None else Features.of(X)
-        return cls(rejector, Settings(betting, rule, float(threshold), int(random_state)), features)
+        monitor = cls(rejector, Settings(betting, rule, threshold, random_state))
+        if X is not None:
+            if rejector.judges_scores:
+                raise ValueError("a rejector of scores sees no features that could move: leave out X.")
+            rejector.answer(take_rows(X, slice(0, 1)))  # raises if the columns are not those of fit
+            monitor._features = Features.of(X)
+        return monitor
 
-    @pointing_out
     def update(self, X: Any) -> Decisions:
-        """Decide about objects, in order of arrival, and take them in."""
-        if not isinstance(self.rejector, InductiveEvaluator):
-            raise ValueError("a rejector of scores has no rows to decide about: call update_scores.")
-        rows = self.rejector._check_rows(X)
-        if count_rows(rows) == 0:
-            raise ValueError("X has 0 samples; there is nothing to decide.")
+        """Decide on objects, in order of arrival, and add them to the evidence.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame, or Answers
+            The rows, or the detector's answers for them; a `ScoreEvaluator` needs answers.
+        """
         self._check_same()
-        detector = self.rejector.detectors_[0]
-        answers = [detector.answer(take_rows(rows, part)) for part in chunks(count_rows(rows), _ROWS)]
-        codes, scores = (np.concatenate(arrays) for arrays in zip(*answers, strict=True))
-        if self._features is not None:
-            self._features.update(rows)
-        return replace(self._take_in(codes, scores), index=index_of(X))
-
-    def update_scores(self, scores: Any, labels: Any) -> Decisions:
-        """Decide about objects, given their scores and answers as for `ScoreEvaluator`, and take them in."""
-        self._check_same()
-        return self._take_in(*self._judge.check(scores, labels))
-
-    def _parts(self) -> tuple[Any, ...]:
-        judge = judge_of(self.rejector)
-        return judge, judge.calibration_, judge.result_
-
-    def _check_same(self) -> None:
-        """Refuse a rejector that has learnt or has other thresholds since the monitor started."""
-        if any(now is not then for now, then in zip(self._parts(), self._watched, strict=True)):
-            raise ValueError(
-                "the rejector has learnt, or has other thresholds or calibration objects than when the "
-                "monitor started: start a new one by DriftMonitor.of."
-            )
-
-    def _take_in(self, codes: IntArray, scores: FloatArray) -> Decisions:
+        answers = X if isinstance(X, Answers) else self.rejector.answer(X)
+        codes, scores = self._judge.check(answers)
+        if self._features is not None and answers is not X:
+            self._features.update(X)
         decisions = self._judge.judge(codes, scores)
         levels = to_levels(self._reference.credibility(codes, scores))
         p = self._stream.update(codes, levels)
@@ -194,7 +178,17 @@ class DriftMonitor:
             log_value=values, rejected=self.rejections.rejected + np.cumsum(decisions.rejected)
         )
         self.rejections.update(decisions.rejected)
-        return decisions
+        return replace(decisions, index=answers.index)
+
+    def _check_same(self) -> None:
+        """Raise if the rejector has changed since the monitor started."""
+        judge = judge_of(self.rejector)
+        current = judge, judge.calibration_, judge.result_
+        if any(now is not then for now, then in zip(current, self._watched, strict=True)):
+            raise ValueError(
+                "the rejector has changed since the monitor started (it learnt, or has new thresholds or "
+                "calibration objects): start a new one by DriftMonitor.of."
+            )
 
     @property
     def n(self) -> int:
@@ -202,30 +196,19 @@ class DriftMonitor:
         return self._evidence.n
 
     @property
-    def rejections(self) -> Rejections:
-        """How many objects were rejected, and whether that is more than calibration explains."""
-        return self._rejections
-
-    @property
-    def history(self) -> History:
-        """The evidence and the number rejected over time."""
-        return self._history
-
-    @property
     def classes(self) -> AnyArray:
-        """The labels there are."""
+        """The labels that the rejector knows."""
         return self._judge.classes_
 
     @property
     def log_value(self) -> float:
-        """Logarithm of the evidence against "like calibration"."""
+        """Logarithm of the evidence against "nothing has changed"."""
         return self._evidence.log_value
 
     @property
     def log_values(self) -> dict[Any, float]:
-        """The same for each predicted label alone."""
-        parts = zip(self.classes.tolist(), self._evidence.parts, strict=False)
-        return {label: part.log_value for label, part in parts}
+        """Logarithm of the evidence of each predicted label alone."""
+        return {label: evidence.log_value for label, evidence in self._by_label()}
 
     @property
     def alarm(self) -> Alarm | None:
@@ -235,69 +218,73 @@ class DriftMonitor:
     @property
     def alarms(self) -> dict[Any, Alarm]:
         """The first alarm of each predicted label that has one; ``at`` counts the answers with that label."""
-        parts = zip(self.classes.tolist(), self._evidence.parts, strict=False)
-        return {label: part.alarm for label, part in parts if part.alarm is not None}
+        return {label: evidence.alarm for label, evidence in self._by_label() if evidence.alarm is not None}
+
+    def _by_label(self) -> Iterator[tuple[Any, Evidence]]:
+        return zip(self.classes.tolist(), self._evidence.members, strict=False)  # the last is of all labels
 
     def movers(self, n: int = 10) -> Movers:
-        """Return the features whose means moved most since training, in standard deviations."""
+        """Return the n features whose means moved most since training, the farthest first.
+
+        The columns are ``names`` (or positions), ``effect``, the means in ``training`` and ``now``, and
+        ``p_values``. The effect is the difference of the means in standard deviations (Cohen's d). A p-value
+        is the chance of such a move without drift (normal approximation) times the number of features.
+        """
         if self._features is None:
-            raise ValueError("there is nothing to compare features with: DriftMonitor.of(rejector, X=rows).")
+            raise ValueError(
+                "the monitor has no training rows: start it by DriftMonitor.of(rejector, X=rows)."
+            )
         if self.n == 0:
-            raise ValueError("the monitor has seen no objects yet.")
+            raise ValueError("the monitor has no objects yet: call update first.")
         return self._features.movers(n)
 
     def to_json(self) -> str:
-        """Return the whole state as text: `from_json` goes on as if nothing had happened."""
+        """Return the whole state as text, from which `from_json` resumes exactly."""
         state = {
             "kind": "DriftMonitor",
             "format": FORMAT,
             "settings": self.settings._asdict(),
             "calibration": self._fingerprint(),
-            "stream": self._stream.to_json(),
+            "counts": self._stream.counts.tolist(),
             "evidence": self._evidence.to_json(),
-            "rejections": self.rejections.to_json(),
+            "rejections": asdict(self.rejections),
             "features": None if self._features is None else self._features.to_json(),
-            "history": self.history.to_json(),
+            "history": asdict(self.history),
         }
         return json.dumps(state, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str, rejector: Any) -> Self:
-        """Return the monitor that had this state; the rejector is the one it watched."""
+        """Return the monitor with this state, given the rejector that it watched."""
         with reading(text, "DriftMonitor", FORMAT) as state:
-            settings = Settings(**state["settings"])
-            monitor = cls(rejector, settings)
+            monitor = cls(rejector, Settings(**state["settings"]))
             if state["calibration"] != monitor._fingerprint():
                 raise ValueError(
-                    "this state belongs to another rejector: calibration objects or thresholds differ. After "
-                    "learning, recalibration or rethresholding start a new monitor by DriftMonitor.of."
+                    "this state belongs to another rejector: calibration objects or thresholds differ. Start "
+                    "a new monitor by DriftMonitor.of after learn, recalibrate or rethreshold."
                 )
-            n_labels = len(monitor.classes)
-            monitor._evidence = JointEvidence.from_json(state["evidence"], n_labels, *settings[:3])
-            monitor._stream = monitor._stream.resumed(state["stream"], monitor.n)
-            monitor._rejections = monitor._rejections.resumed(state["rejections"], monitor.n)
-            monitor._history = History.from_json(state["history"], monitor.n, "log_value", "rejected")
+            n_labels, rules = len(monitor.classes), monitor.settings[:3]
+            monitor._evidence = JointEvidence.from_json(state["evidence"], n_labels, *rules)
+            monitor._stream = monitor._stream.resumed(state["counts"], monitor.n)
+            monitor.rejections = monitor.rejections.resumed(state["rejections"], monitor.n)
+            monitor.history = History.from_json(state["history"], monitor.n, "log_value", "rejected")
             if state["features"] is not None:
                 monitor._features = Features.from_json(state["features"])
         return monitor
 
     def _fingerprint(self) -> str:
         calibration, result = self._judge.calibration_, self._judge.result_
-        digest = hashlib.sha256(repr((calibration.classes.tolist(), calibration.merging)).encode())
-        for array in (
-            *(calibration.scores, calibration.actual, calibration.predicted),
-            *(result.credibility_thresholds, result.confidence_thresholds),
-        ):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:32]
+        text = repr((calibration.classes.tolist(), calibration.merging))
+        objects = calibration.scores, calibration.actual, calibration.predicted
+        return digest([text], *objects, result.credibility_thresholds, result.confidence_thresholds)
 
     def plot(self, harm: Any = None, *, ax: Any = None) -> Any:
-        """Draw evidence and rejections over time as a `MonitorDisplay`, which is returned.
+        """Draw evidence and rejections over time; return the `MonitorDisplay`.
 
         Parameters
         ----------
         harm : HarmMonitor or None
-            Whose error of accepted answers to draw below.
+            The error among accepted answers to draw below.
         ax : matplotlib Axes or None
             Where to draw; by default a new figure.
         """
@@ -316,19 +303,13 @@ class DriftMonitor:
         )
 
 
-def can_be_monitored(rejector: Any) -> bool:
-    """Whether a rejector has one set of calibration objects, which its detector has not seen."""
-    known = (InductiveEvaluator, ScoreEvaluator)
-    return isinstance(rejector, known) and type(rejector).decide in [kind.decide for kind in known]
-
-
 def judge_of(rejector: Any) -> ScoreEvaluator:
-    """Return what judges the answers of a rejector that can be monitored."""
-    if not can_be_monitored(rejector):
+    """Return the judge of a rejector that can be monitored."""
+    if not declared(rejector).can_be_monitored:
         raise ValueError(
             f"a monitor watches an InductiveEvaluator or a ScoreEvaluator, not {type(rejector).__name__}: "
-            "it needs calibration objects that the detector has not seen, and decides as these do."
+            "it needs calibration objects that the detector has not seen, and their way to decide."
         )
     check_is_fitted(rejector)
-    judge: ScoreEvaluator = getattr(rejector, "judges_", [rejector])[0]
-    return judge
+    (judge,) = declared(rejector).fitted.judges
+    return cast("ScoreEvaluator", judge)

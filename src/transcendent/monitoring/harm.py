@@ -1,16 +1,16 @@
-"""The error among accepted answers, from a random audit, with an alarm when it exceeds what was promised.
+"""The error among accepted answers from a random audit, with an alarm when it exceeds a promise.
 
-An error is a coin that falls on its face with a chance nobody knows. For each number λ the capital
-exp(λ · wrong) / (1 + m (exp λ − 1))^labels cannot be expected to grow if the mean chance is m. This holds
-however the chance changes from batch to batch, since the logarithm is concave, and for draws without
-replacement, which vary less than others. The mean of such capitals reaches c with probability at most 1 / c,
-ever: the values m for which it stays below 1 / delta are the interval.
+Each audited answer is wrong with an unknown chance. For each number λ the expected capital
+exp(λ · wrong) / (1 + m (exp λ − 1))^labels does not grow if the mean chance is m. This holds however the
+chance changes from batch to batch, since the logarithm is concave, and for draws without replacement, which
+vary less. The mean of such capitals ever reaches c with probability at most 1 / c. The interval consists of
+the values m for which it stays below 1 / delta.
 """
 
 import json
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -19,9 +19,17 @@ from sklearn.isotonic import IsotonicRegression
 from transcendent._utils.arrays import FloatArray, check_shares, encode_labels, missing_rows
 from transcendent.decisions import Decisions
 from transcendent.monitoring.alarms import Alarm
+from transcendent.monitoring.audit import AuditEstimate
 from transcendent.monitoring.drift import judge_of
 from transcendent.monitoring.history import History
-from transcendent.monitoring.state import as_numbers, check_counts, check_fields, check_numbers, reading
+from transcendent.monitoring.state import (
+    as_numbers,
+    check,
+    check_counts,
+    check_fields,
+    check_numbers,
+    reading,
+)
 
 FORMAT = 1
 _BETS = np.geomspace(0.02, 6.0, 24)
@@ -29,60 +37,42 @@ _SMALL_BETS = np.geomspace(0.005, 0.95, 24)
 _PENALTIES = -np.log1p(-_SMALL_BETS) - _SMALL_BETS
 
 
-class KeptError(NamedTuple):
-    """What an audit says about the error among accepted answers.
-
-    Attributes
-    ----------
-    error : float
-        The estimate.
-    low, high : float
-        With probability 1 - delta the mean error among accepted answers lies between them, at all times.
-    labels : int
-        Number of audited answers.
-    """
-
-    error: float
-    low: float
-    high: float
-    labels: int
-
-
 @dataclass
 class HarmMonitor:
     """Watches the error among accepted answers by a random audit of them.
 
-    Batches of accepted answers, such as those of a day, are audited one after the other: some of each, drawn
-    at random and labelled. Labels of rejected objects, or of any that were chosen otherwise, say nothing
-    about accepted answers and must not be given.
+    Batches of accepted answers, such as those of a day, are audited one after the other: some answers of each
+    are drawn at random and labelled. Do not pass labels of rejected objects, or of objects chosen in another
+    way: they say nothing about accepted answers.
 
     If the chance of an error never exceeds ``promised``, P(ever an alarm) ≤ ``delta``. The interval is for
     the mean error of the batches, each weighted by its number of audited answers.
 
-    The alarm depends on how labels are cut into batches, and so, slightly, does the interval: evidence is
-    looked at after each batch, and harm is taken to begin with one. The same labels in other batches raise
-    an alarm sooner, later or not at all. P(ever a false alarm) ≤ ``delta`` holds for every cut that does not
-    depend on the labels, such as one batch a day: fix it beforehand, and do not try several.
+    The alarm and, slightly, the interval depend on the batches: evidence is compared after each batch, and
+    harm is assumed to begin with one. The same labels in other batches raise an alarm sooner, later or not at
+    all. P(ever a false alarm) ≤ ``delta`` holds if the batches do not depend on the labels, such as one batch
+    a day: fix them beforehand, and do not try several.
 
     Parameters
     ----------
     promised : float
-        The largest error among accepted answers that is no harm.
+        The largest acceptable error among accepted answers.
     delta : float
-        Chance of ever a false alarm, and of an interval that ever fails.
+        Chance that an alarm is ever false, and that the interval ever fails.
 
     Attributes
     ----------
     labels, wrong, batches : int
-        Number of audited answers so far, of the wrong ones, and of batches.
+        Numbers of audited answers so far, of wrong ones among them, and of batches.
     alarm : Alarm or None
         The first alarm; ``at`` counts audited answers.
     log_value : float
         Logarithm of the evidence of harm.
     log_starts, adjusted, spread : list of float and floats
-        What the bets need to go on.
+        State of the bets.
     history : History
-        `kept_error` after each batch, at most some hundred points.
+        Lists of the fields of `kept_error` in ``columns``, after the numbers of batches in ``at``; at most
+        512 points.
 
     Examples
     --------
@@ -119,16 +109,16 @@ class HarmMonitor:
         self.promised, self.delta = float(self.promised), float(self.delta)
 
     def update(self, wrong: Any, *, doubt: Any = None, all_doubt: Any = None) -> None:
-        """Take in a batch: which of the audited answers are wrong.
+        """Add a batch of audited answers.
 
         Parameters
         ----------
         wrong : bool array of shape (audited,)
             Whether each audited answer is wrong.
         doubt, all_doubt : arrays of shape (audited,) and (accepted,), or None
-            Estimates of the chance of an error, such as `expected_errors` gives, of the audited answers and
-            of all accepted ones of the batch. Where they are good the interval becomes narrower; where they
-            are not, it stays valid.
+            Estimates of the chance of an error, such as those of `expected_errors`, for the audited answers
+            and for all accepted answers of the batch. Good estimates make the interval narrower; bad ones
+            leave it valid.
         """
         errors = _as_bools(wrong)
         if len(errors) == 0:
@@ -138,34 +128,33 @@ class HarmMonitor:
         self.labels, self.wrong = self.labels + len(errors), self.wrong + int(errors.sum())
         self.batches += 1
         self._bet(before, self._log_capitals())
-        now = {name: np.array([value]) for name, value in self.kept_error._asdict().items()}
-        self.history.update(**now)
+        self.history.update(**{name: np.array([v]) for name, v in self.kept_error._asdict().items()})
 
     @property
-    def kept_error(self) -> KeptError:
+    def kept_error(self) -> AuditEstimate:
         """The error among accepted answers so far, with its interval."""
         if self.labels == 0:
-            return KeptError(math.nan, 0.0, 1.0, 0)
+            return AuditEstimate(math.nan, 0.0, 1.0, 0)
         limit = -math.log(self.delta)
         best = min(max(self.adjusted / self.labels, 0.0), 1.0)
         share = self.wrong / self.labels
         inside = min((best, share), key=self._log_interval_capital)
-        if self._log_interval_capital(inside) > limit:  # nothing explains it: rare, unless the draw was none
-            return KeptError(best, inside, inside, self.labels)
+        if self._log_interval_capital(inside) > limit:  # the interval is empty; rare if the draw was random
+            return AuditEstimate(best, inside, inside, self.labels)
         low, high = 0.0, 1.0
         if self._log_interval_capital(0.0) > limit:
             low = float(brentq(lambda m: self._log_interval_capital(m) - limit, 0.0, inside))
         if self._log_interval_capital(1.0) > limit:
             high = float(brentq(lambda m: self._log_interval_capital(m) - limit, inside, 1.0))
-        return KeptError(best, low, high, self.labels)
+        return AuditEstimate(best, low, high, self.labels)
 
     def _log_capitals(self) -> FloatArray:
-        """Logarithm of the capital of each bet that there are more errors than promised."""
+        """Return the logarithm of the capital of each bet that there are more errors than promised."""
         return np.asarray(_BETS * self.wrong - self.labels * np.log1p(self.promised * np.expm1(_BETS)))
 
     def _bet(self, before: FloatArray, after: FloatArray) -> None:
-        """Split capital over all batches that harm could begin at, as a drift monitor does over objects."""
-        t = self.batches
+        """Split the capital over all batches at which harm could begin, and raise the alarm."""
+        t = self.batches  # batch t gets the share 1 / (t (t + 1)); those of later batches sum to 1 / (t + 1)
         starts = -before - math.log(t * (t + 1))
         if self.log_starts:
             starts = np.logaddexp(self.log_starts, starts)
@@ -176,21 +165,23 @@ class HarmMonitor:
             self.alarm = Alarm(self.labels, self.log_value)
 
     def _adjust(self, errors: FloatArray, doubt: Any, all_doubt: Any) -> None:
-        """Take the luck of the draw, as far as doubt shows it, out of the errors."""
+        """Add the errors, corrected by how far the doubt of the drawn answers is from that of all."""
         if (doubt is None) != (all_doubt is None):
-            raise ValueError("doubt of the audited answers helps only beside that of all: give both or none.")
-        own, everybody = _as_shares(doubt, len(errors)), _as_shares(all_doubt, None)
-        if doubt is not None and (len(everybody) < len(own) or own.max() > everybody.max()):
-            raise ValueError("all_doubt is of all accepted answers, the audited ones among them.")
-        mean, highest = (float(everybody.mean()), float(everybody.max())) if len(everybody) else (0.0, 0.0)
+            raise ValueError("doubt and all_doubt are compared with each other: give both or none.")
+        own, of_all = _as_shares(doubt, len(errors)), _as_shares(all_doubt, None)
+        if doubt is not None and (len(of_all) < len(own) or own.max() > of_all.max()):
+            raise ValueError("all_doubt must be of all accepted answers, the audited ones among them.")
+        mean, highest = (float(of_all.mean()), float(of_all.max())) if len(of_all) else (0.0, 0.0)
         adjusted = errors - own + mean
+        # Bets on adjusted errors are valid with any guess of their mean that is made before the labels are
+        # known, if no adjusted error is more than 1 away from it.
         expected = self.adjusted / self.labels if self.labels else 0.0
         expected = min(max(expected, mean), max(mean, 1 - highest))
         self.adjusted += float(adjusted.sum())
         self.spread += float(((adjusted - expected) ** 2).sum())
 
     def _log_interval_capital(self, m: float) -> float:
-        """Logarithm of the mean capital of bets that the mean error is not m, with and without adjustment."""
+        """Return the log mean capital of bets that the mean error is not m, with and without adjustment."""
         both = np.concatenate([_BETS, -_BETS])
         with np.errstate(divide="ignore"):
             plain = both * self.wrong - self.labels * np.log1p(m * np.expm1(both))
@@ -199,14 +190,12 @@ class HarmMonitor:
         return float(np.logaddexp.reduce(np.concatenate([plain, adjusted]))) - math.log(4 * len(_BETS))
 
     def to_json(self) -> str:
-        """Return the whole state as text."""
-        alarm = None if self.alarm is None else list(self.alarm)
-        state = {"kind": "HarmMonitor", "format": FORMAT, **asdict(self), "alarm": alarm}
-        return json.dumps(state, allow_nan=False)
+        """Return the whole state as text, from which `from_json` resumes exactly."""
+        return json.dumps({"kind": "HarmMonitor", "format": FORMAT, **asdict(self)}, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the monitor that had this state."""
+        """Return the monitor with this state."""
         with reading(text, "HarmMonitor", FORMAT) as state:
             kept = {key: value for key, value in state.items() if key not in ("kind", "format")}
             check_fields(kept, *(field.name for field in fields(cls)))
@@ -214,10 +203,10 @@ class HarmMonitor:
             check_counts(labels=labels, wrong=wrong, right=labels - wrong, batches=batches)
             check_numbers(adjusted=kept["adjusted"], spread=kept["spread"], log_value=kept["log_value"])
             as_numbers(kept["log_starts"], len(_BETS) if batches else 0, "log_starts")
-            if kept["spread"] < 0 or not -labels <= kept["adjusted"] <= 2 * labels or batches > labels:
-                raise ValueError("this state is damaged: its sums are not those of its labels.")
+            possible = kept["spread"] >= 0 and -labels <= kept["adjusted"] <= 2 * labels and batches <= labels
+            check(possible, "its sums are not those of its labels")
             alarm = Alarm.from_json(kept["alarm"], labels)
-            history = History.from_json(kept["history"], batches, *KeptError._fields)
+            history = History.from_json(kept["history"], batches, *AuditEstimate._fields)
             return cls(**kept | {"alarm": alarm, "history": history})
 
     def __repr__(self) -> str:
@@ -237,15 +226,15 @@ class HarmMonitor:
 def expected_errors(rejector: Any, decisions: Decisions) -> FloatArray:
     """Estimate the chance that each answer is wrong, from the calibration objects of its class.
 
-    The share of errors is taken to fall with credibility. Under drift the estimates are wrong, which does not
-    harm what they are used for.
+    The share of errors is assumed to fall with credibility. Under drift the estimates are wrong, but the
+    interval of a `HarmMonitor` that uses them stays valid.
 
     Parameters
     ----------
     rejector : InductiveEvaluator or ScoreEvaluator
         The rejector.
     decisions : Decisions
-        What it decided.
+        Its decisions.
     """
     calibration = judge_of(rejector).calibration_
     encode_labels(decisions.labels, calibration.classes, "labels")
@@ -253,20 +242,22 @@ def expected_errors(rejector: Any, decisions: Decisions) -> FloatArray:
     out = np.empty(len(decisions))
     for c, label in enumerate(calibration.classes):
         rows = (calibration.predicted == c) & ~np.isnan(credibility)
-        asked = decisions.labels == label
+        own = decisions.labels == label
         if not rows.any():
-            out[asked] = np.mean(calibration.predicted != calibration.actual)
-            continue
-        model = IsotonicRegression(increasing=False, out_of_bounds="clip", y_min=0.0, y_max=1.0)
-        model.fit(credibility[rows], calibration.actual[rows] != c)
-        out[asked] = model.predict(decisions.credibility[asked]) if asked.any() else 0.0
+            out[own] = np.mean(calibration.predicted != calibration.actual)
+        elif own.any():
+            model = IsotonicRegression(increasing=False, out_of_bounds="clip", y_min=0.0, y_max=1.0)
+            model.fit(credibility[rows], calibration.actual[rows] != c)
+            out[own] = model.predict(decisions.credibility[own])
     return out
 
 
 def _as_bools(wrong: Any) -> FloatArray:
     array = np.asarray(wrong)
     if array.ndim != 1 or len(missing_rows(array)) or not np.isin(array, (0, 1)).all():
-        raise ValueError("wrong says of each audited answer whether it is wrong: an array of True and False.")
+        raise ValueError(
+            "wrong must be an array of True or False: of each audited answer, whether it is wrong."
+        )
     return array.astype(np.float64)
 
 
@@ -276,6 +267,6 @@ def _as_shares(doubt: Any, n: int | None) -> FloatArray:
     array = np.asarray(doubt, dtype=np.float64)
     if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all() or (n is not None and len(array) != n):
         raise ValueError(
-            "doubt and all_doubt are chances from 0 to 1, one for each audited or accepted answer."
+            "doubt and all_doubt must be chances from 0 to 1, one per audited or accepted answer."
         )
     return array

@@ -1,83 +1,80 @@
-"""Bets against uniform p-values: capital grows where objects stop being like calibration.
+"""Bets against uniform p-values, whose capital grows when objects stop being like calibration.
 
-Under independent uniform p-values each capital is a martingale that starts at 1, so that it reaches c with
-probability at most 1/c, ever (Ville). All arithmetic goes object by object, so that the size of batches
-does not change a bit.
+If p-values are independent and uniform, each capital is a martingale that starts at 1. It then ever reaches c
+with probability at most 1/c (Ville's inequality). All arithmetic goes object by object, so results do not
+depend on the size of batches.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import gammainc, gammaln, hyp1f1
 
 from transcendent._utils.arrays import FloatArray
-from transcendent.monitoring.state import as_numbers, check_counts, check_fields, check_numbers
+from transcendent.monitoring.state import as_numbers, check, check_counts, check_fields, check_numbers
 
 Betting = Literal["jumper", "mixture"]
 
 HUNDRED = 100
 _JUMP = 0.1
 _EPSILONS = np.array([[-1], [-0.5], [0], [0.5], [1]])
-_SMALLEST = 2.0**-60
+_MIN_P = 2.0**-60  # a p-value of 0 would end in infinite capital
 _UNDERFLOW = 1e-280
 _ROUNDING = 1e-6
 
 
 @dataclass
 class Martingale(ABC):
-    """The capital of a way to bet, as its logarithm, and the number of p-values so far."""
+    """The logarithm of a bettor's capital, and the number of p-values so far."""
 
     log_value: float = 0.0
     n: int = 0
-
-    @classmethod
-    @abstractmethod
-    def from_json(cls, state: dict[str, Any]) -> "Martingale":
-        """Return the martingale that had this state."""
 
     @abstractmethod
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
 
+    @abstractmethod
+    def is_possible(self) -> bool:
+        """Return whether bets can lead to this state."""
+
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain numbers."""
-        state = asdict(self)
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in state.items()
-        }
+        return {name: np.asarray(value).tolist() for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Self:
+        """Return the martingale with this state."""
+        check_fields(state, *(field.name for field in fields(cls)))
+        check_counts(n=state["n"])
+        lists = [name for name in ("shares", "gains") if name in state]
+        arrays: dict[str, Any] = {name: as_numbers(state[name], 5, name) for name in lists}
+        check_numbers(**{name: value for name, value in state.items() if name not in ("n", *lists)})
+        martingale = cls(**state | arrays)
+        check(martingale.is_possible(), "no bets lead to its capital")
+        return martingale
 
 
 @dataclass
 class Jumper(Martingale):
-    """Bets that p-values are low, high or neither, and may change its mind at every hundredth object.
+    """Bets that p-values are low, high or neither, with a tenth of the capital moved every hundred objects.
 
     The simple jumper of Vovk and others: factors 1 + ε (p − ½), here with ε in {−1, −½, 0, ½, 1}, since a
-    whole bet on a small change loses. It forgets, so that it finds changes that come and go.
-
-    Attributes
-    ----------
-    log_base : float
-        Logarithm of the capital when it last could change its mind.
-    shares, gains : arrays of shape (5,)
-        How much of that was put on each ε, and the factor by which this has grown since.
+    large bet on a small change loses. Moving capital back to every ε finds changes that come and go.
+    ``log_base`` is the logarithm of the capital when it was last moved, ``shares`` are its shares on each ε,
+    and ``gains`` the factors by which these have grown since.
     """
 
     log_base: float = 0.0
     shares: FloatArray = field(default_factory=lambda: np.full(5, 0.2))
     gains: FloatArray = field(default_factory=lambda: np.ones(5))
 
-    @classmethod
-    def from_json(cls, state: dict[str, Any]) -> "Jumper":
-        """Return the martingale that had this state."""
-        check_fields(state, "log_value", "n", "log_base", "shares", "gains")
-        check_counts(n=state["n"])
-        check_numbers(log_value=state["log_value"], log_base=state["log_base"])
-        shares, gains = (as_numbers(state[name], 5, name) for name in ("shares", "gains"))
-        if shares.min() <= 0 or abs(shares.sum() - 1) > _ROUNDING or gains.min() <= 0:
-            raise ValueError("this state is damaged: its bets are none.")
-        return cls(state["log_value"], state["n"], state["log_base"], shares, gains)
+    def is_possible(self) -> bool:
+        """Return whether shares are positive and sum to 1, and gains are positive."""
+        positive = min(self.shares.min(), self.gains.min()) > 0
+        return bool(positive and abs(self.shares.sum() - 1) <= _ROUNDING)
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
@@ -95,9 +92,9 @@ class Jumper(Martingale):
         return values
 
     def _bet(self, gains: FloatArray, full: int) -> FloatArray:
-        """Return the logarithm of the capital, given what each ε gains in some hundreds of objects.
+        """Return the logarithm of the capital, given the gains of each ε within each hundred objects.
 
-        After the full ones minds change.
+        Capital is moved after each of the ``full`` hundreds that are complete.
         """
         shares = [self.shares]
         for ends in gains[:, :full, -1].T:
@@ -114,24 +111,18 @@ class Jumper(Martingale):
 class Mixture(Martingale):
     """Bets that p-values are low: the mean of all powers ε p^(ε − 1) with ε from 0 to 1.
 
-    It depends on the number of p-values and the sum of their logarithms alone.
+    It depends only on the number of p-values and ``surprise``, minus the sum of their logarithms.
     """
 
     surprise: float = 0.0
 
-    @classmethod
-    def from_json(cls, state: dict[str, Any]) -> "Mixture":
-        """Return the martingale that had this state."""
-        check_fields(state, "log_value", "n", "surprise")
-        check_counts(n=state["n"])
-        check_numbers(log_value=state["log_value"], surprise=state["surprise"])
-        if state["surprise"] < 0:
-            raise ValueError("this state is damaged: its bets are none.")
-        return cls(state["log_value"], state["n"], state["surprise"])
+    def is_possible(self) -> bool:
+        """Return whether the surprise is not negative."""
+        return self.surprise >= 0
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
-        steps = -np.log(np.maximum(p, _SMALLEST))
+        steps = -np.log(np.maximum(p, _MIN_P))
         surprise = np.cumsum(np.concatenate([[self.surprise], steps]))[1:]
         values = _log_mixture(self.n + np.arange(1.0, len(p) + 1), surprise)
         if len(p):
@@ -143,10 +134,10 @@ MARTINGALES: dict[str, type[Martingale]] = {"jumper": Jumper, "mixture": Mixture
 
 
 def _log_mixture(n: FloatArray, s: FloatArray) -> FloatArray:
-    """Logarithm of the integral of ε^n e^((1−ε) s) over ε from 0 to 1.
+    """Return the logarithm of the integral of ε^n e^((1−ε) s) over ε from 0 to 1.
 
-    Where the incomplete gamma function, which gives it, is too small for a number, so is s beside n, and
-    1F1(1, n + 2, s) / (n + 1) is exact.
+    It is a lower incomplete gamma function. That underflows where s is small beside n; there the integral is
+    computed as 1F1(1, n + 2, s) / (n + 1).
     """
     gamma = gammainc(n + 1, s)
     small = gamma < _UNDERFLOW

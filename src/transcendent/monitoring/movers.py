@@ -1,42 +1,34 @@
-"""Which features moved: effect sizes against training, beside their significance."""
+"""Features that moved since training: by their means, and by how often they occur."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import log_ndtr
+from scipy.stats import entropy
 
 from transcendent._utils.arrays import (
     AnyArray,
     FloatArray,
+    IntArray,
     chunks,
     column_names,
     divide,
     missing_rows,
     take_column,
+    take_rows,
 )
-from transcendent._utils.tables import Table
-from transcendent.monitoring.state import as_numbers, check_fields
+from transcendent._utils.listing import Listing
+from transcendent.monitoring.state import as_numbers, check, check_fields
 
-_CELLS = 1 << 20
-_FAR = 1e150  # its square is a number
+_MAX_CELLS = 1 << 20
+_FAR = 1e150  # its square is still finite
 
 
 class Movers(NamedTuple):
-    """Features whose means moved most, the farthest first.
-
-    Attributes
-    ----------
-    names : array of shape (n,)
-        Their names, or positions.
-    effect : array of shape (n,)
-        New mean minus that of training, in standard deviations of both (Cohen's d).
-    training, now : arrays of shape (n,)
-        The means.
-    p_values : array of shape (n,)
-        Chance of a move so far without drift (normal approximation), times the number of features.
-    """
+    """The features whose means moved most; `DriftMonitor.movers` describes the columns."""
 
     names: AnyArray
     effect: FloatArray
@@ -50,15 +42,15 @@ class Movers(NamedTuple):
             [str(name), f"{d:+.2f}", f"{before:.4g}", f"{now:.4g}", f"{p:.1g}"]
             for name, d, before, now, p in columns
         ]
-        return Table(["feature", "moved by", "training", "now", "p-value"], rows).as_text()
+        return Listing(["feature", "moved by", "training", "now", "p-value"], rows).as_text()
 
 
 @dataclass
 class Moments:
-    """Number, sum and sum of squares of each feature's values; missing and infinite ones do not count.
+    """Number, sum and sum of squares of each feature's values, without missing and infinite ones.
 
-    Values are seen from a point near them, since sums of large squares lose what differs. Rows are added one
-    after the other, so that the size of batches does not change a bit.
+    Values are taken relative to an origin near them, since sums of large squares lose small differences. Rows
+    are added one after the other, so results do not depend on the size of batches.
     """
 
     origin: FloatArray
@@ -66,17 +58,12 @@ class Moments:
     total: FloatArray
     squares: FloatArray
 
-    @classmethod
-    def of_none(cls, origin: FloatArray) -> "Moments":
-        """Start with nothing."""
-        return cls(origin, *np.zeros((3, len(origin))))
-
     def update(self, rows: Any) -> None:
-        """Take in rows of numbers."""
+        """Add rows of numbers."""
         if sp.issparse(rows):
             self._update_sparse(rows)
             return
-        for part in chunks(len(rows), max(1, _CELLS // max(len(self.n), 1))):
+        for part in chunks(len(rows), max(1, _MAX_CELLS // max(len(self.n), 1))):
             values = np.clip(np.asarray(rows[part], dtype=np.float64) - self.origin, -_FAR, _FAR)
             known = np.isfinite(rows[part])
             self.n += known.sum(axis=0)
@@ -95,7 +82,7 @@ class Moments:
 
     @property
     def mean(self) -> FloatArray:
-        """Mean of each feature, NaN if it has no values."""
+        """Mean of each feature; NaN without values."""
         return self.origin + divide(self.total, self.n)
 
     @property
@@ -106,15 +93,7 @@ class Moments:
 
 @dataclass
 class Features:
-    """The features of training and of the objects since.
-
-    Attributes
-    ----------
-    names : list
-        Their names, or positions.
-    training, now : Moments
-        Of rows such as those trained on, and of the objects since.
-    """
+    """The names or positions of features, with their moments in training and since then."""
 
     names: list[Any]
     training: Moments
@@ -122,22 +101,20 @@ class Features:
 
     @classmethod
     def of(cls, X: Any) -> "Features":
-        """Start from rows such as those trained on."""
+        """Start with rows like those that trained."""
         names, rows = _numbers(X)
         if rows.shape[0] < 2:
-            raise ValueError("features are compared with two rows at least; X has fewer.")
+            raise ValueError("X has fewer than two rows: give more to compare features with.")
         first = np.zeros(len(names)) if sp.issparse(rows) else np.nan_to_num(rows[0], posinf=0, neginf=0)
-        training = Moments.of_none(first)
+        training, now = (Moments(first, *np.zeros((3, len(first)))) for _ in range(2))
         training.update(rows)
-        return cls(names, training, Moments.of_none(first))
+        return cls(names, training, now)
 
     def update(self, X: Any) -> None:
-        """Take in objects."""
+        """Add objects."""
         rows = _numbers(X, self.names)[1]
         if rows.shape[1] != len(self.names):
-            raise ValueError(
-                f"X has {rows.shape[1]} features, and the monitor started with {len(self.names)}."
-            )
+            raise ValueError(f"X has {rows.shape[1]} features, the monitor started with {len(self.names)}.")
         if sp.issparse(rows) and self.now.origin.any():
             rows = rows.toarray()
         self.now.update(rows)
@@ -151,7 +128,7 @@ class Features:
             effect = np.where(moved == 0, 0.0, moved / spread)
             z = moved / np.sqrt(before.variance * (1 / before.n + 1 / now.n))
             p = 2 * np.exp(log_ndtr(-np.abs(z))) * len(moved)
-        vanished = (before.n > 0) & (now.n == 0)  # all missing: nothing can move farther
+        vanished = (before.n > 0) & (now.n == 0)  # a feature that is now always missing comes first
         size = np.where(vanished, np.inf, np.abs(np.nan_to_num(effect, posinf=np.inf, neginf=-np.inf)))
         first = np.argsort(-size, kind="stable")[:n]
         names = np.array(self.names)[first]
@@ -160,33 +137,29 @@ class Features:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as plain numbers."""
-        moments = {
-            name: [array.tolist() for array in (m.origin, m.n, m.total, m.squares)]
-            for name, m in (("training", self.training), ("now", self.now))
-        }
-        return {"names": self.names, **moments}
+        training, now = ([array.tolist() for array in vars(m).values()] for m in (self.training, self.now))
+        return {"names": self.names, "training": training, "now": now}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "Features":
-        """Return the features that had this state."""
+        """Return the features with this state."""
         check_fields(state, "names", "training", "now")
         names = state["names"]
-        if type(names) is not list or not all(type(name) in (str, int) for name in names):
-            raise ValueError("this state is damaged: its features have no names.")
+        named = type(names) is list and all(type(name) in (str, int) for name in names)
+        check(named, "its features have no names")
         training, now = (
-            Moments(*(as_numbers(values, len(names), part) for values in state[part]))
-            for part in ("training", "now")
+            Moments(*(as_numbers(values, len(names), when) for values in state[when]))
+            for when in ("training", "now")
         )
-        for moments in (training, now):
-            n, low, high = moments.n, -_FAR * moments.n, _FAR * moments.n
-            sums = np.all((moments.total >= low) & (moments.total <= high) & (moments.squares >= 0))
-            if np.any(n < 0) or not sums or np.any(moments.squares > _FAR * high):
-                raise ValueError("this state is damaged: its sums are not those of its features.")
+        for m in (training, now):
+            possible = (m.n >= 0) & (np.abs(m.total) <= _FAR * m.n)
+            possible &= (m.squares >= 0) & (m.squares <= _FAR * (_FAR * m.n))
+            check(possible.all(), "its sums are not those of its features")
         return cls(names, training, now)
 
 
 def _numbers(X: Any, names: list[Any] | None = None) -> tuple[list[Any], Any]:
-    """Return names and values of the columns that hold numbers, or of those that are named."""
+    """Return names and values of the columns that hold numbers, all or the named ones."""
     if (known := column_names(X)) is None:
         rows = X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
         return list(range(rows.shape[1])), rows
@@ -197,7 +170,7 @@ def _numbers(X: Any, names: list[Any] | None = None) -> tuple[list[Any], Any]:
 
 
 def _as_numbers(column: AnyArray) -> FloatArray | None:
-    """Return a column as floats with NaN for what is missing; None if it holds something else."""
+    """Return a column as floats, NaN for missing values; None if it holds other values than numbers."""
     if column.dtype.kind == "O" and not any(isinstance(value, str) for value in column.tolist()):
         column = column.copy()
         column[missing_rows(column)] = np.nan
@@ -205,3 +178,66 @@ def _as_numbers(column: AnyArray) -> FloatArray | None:
         return column.astype(np.float64) if column.dtype.kind in "biufO" else None
     except (TypeError, ValueError):
         return None
+
+
+class CovariateShift(NamedTuple):
+    """The frequencies of features in training and in each period, and their divergence.
+
+    Attributes
+    ----------
+    training : array of shape (features,)
+        Share of the training rows in which each feature is not zero.
+    frequencies : array of shape (periods, features)
+        The same for each period; NaN for a period without rows.
+    divergence : array of shape (periods,)
+        Kullback–Leibler divergence in bits, KL(period || training), between the distributions of occurrences
+        over features: counts plus 1/2, normalised. NaN for a period without rows.
+    """
+
+    training: FloatArray
+    frequencies: FloatArray
+    divergence: FloatArray
+
+
+def covariate_shift(X: Any, training: IntArray, periods: Sequence[IntArray]) -> CovariateShift:
+    """Compare how often features occur in each period and in training.
+
+    Parameters
+    ----------
+    X : array, frame or sparse matrix of shape (n, features)
+        All rows; a sparse matrix stays sparse.
+    training : int array
+        Positions of the rows that train.
+    periods : sequence of int arrays
+        Positions of the rows of each period.
+
+    Examples
+    --------
+    >>> from transcendent.datasets import make_stream
+    >>> from transcendent.monitoring import covariate_shift
+    >>> from transcendent.temporal import time_split
+    >>> stream = make_stream(6000, n_periods=12, covariate=1, random_state=0)
+    >>> split = time_split(stream.times, train="2020-05")
+    >>> periods = [split.test[rows] for rows in split.periods.rows]
+    >>> covariate_shift(stream.X > 1, split.train, periods).divergence[[0, -1]].round(3)
+    array([0.072, 0.272])
+    """
+    X = X.tocsr() if sp.issparse(X) else X
+    trained = _occurrences(X, training)
+    frequencies = np.full((len(periods), len(trained)), np.nan)
+    divergence = np.full(len(periods), np.nan)
+    for i, rows in enumerate(periods):
+        if len(rows):
+            counts = _occurrences(X, rows)
+            frequencies[i] = counts / len(rows)
+            divergence[i] = entropy(counts + 0.5, trained + 0.5, base=2)
+    return CovariateShift(trained / len(training), frequencies, divergence)
+
+
+def _occurrences(X: Any, rows: IntArray) -> FloatArray:
+    """Return the number of rows in which each feature is not zero."""
+    chosen = take_rows(X, rows)
+    if not sp.issparse(chosen):
+        return np.asarray(np.count_nonzero(np.asarray(chosen), axis=0), dtype=np.float64)
+    nonzero: IntArray = chosen.indices[chosen.data != 0]
+    return np.bincount(nonzero, minlength=chosen.shape[1]).astype(np.float64)

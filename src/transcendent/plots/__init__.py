@@ -1,15 +1,14 @@
-"""Displays: computed first, as plain arrays, then drawn by ``plot`` with matplotlib."""
+"""Figures. Each Display holds the arrays it draws; ``plot`` draws them with matplotlib."""
 
 from transcendent.plots.calibration import AlphaAssessmentDisplay, TradeOffDisplay
 from transcendent.plots.monitoring import EvidenceDisplay, MonitorDisplay
 from transcendent.plots.performance import PerformanceDisplay
 from transcendent.plots.quorum import QuorumDisplay
 from transcendent.plots.risk_coverage import RiskCoverageDisplay
-from transcendent.plots.shift import CovariateShift, CovariateShiftDisplay, covariate_shift
+from transcendent.plots.shift import CovariateShiftDisplay
 
 __all__ = [
     "AlphaAssessmentDisplay",
-    "CovariateShift",
     "CovariateShiftDisplay",
     "EvidenceDisplay",
     "MonitorDisplay",
@@ -17,5 +16,4 @@ __all__ = [
     "QuorumDisplay",
     "RiskCoverageDisplay",
     "TradeOffDisplay",
-    "covariate_shift",
 ]

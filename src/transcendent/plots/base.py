@@ -1,4 +1,4 @@
-"""The base of all Displays: panels, colours, legends, axes of periods, and notes on gaps."""
+"""The base class of Displays, and what they share: colours, legends, axes of periods, notes on gaps."""
 
 import textwrap
 from abc import ABC, abstractmethod
@@ -26,22 +26,15 @@ _LEGEND = {"fontsize": SMALL, "frameon": False}
 
 
 class Display(ABC):
-    """Arrays that have been computed, and how they are drawn.
+    """Computed arrays, and how to draw them.
 
-    Attributes
-    ----------
-    figure_ : matplotlib Figure
-        What ``plot`` drew on.
-    axes_ : tuple of matplotlib Axes
-        Its panels.
-    ax_ : matplotlib Axes
-        The first of them.
+    ``plot`` sets ``figure_``, its panels ``axes_``, and ``ax_``, the first of them.
     """
 
     figure_: Any
     axes_: tuple[Any, ...]
     _size = (7.0, 3.2)
-    _layout: tuple[tuple[str, ...], ...] = (("panel",),)  # rows of the names of panels
+    _layout: tuple[tuple[str, ...], ...] = (("panel",),)  # names of panels, row by row
     _heights: tuple[float, ...] = (1.0,)
 
     @property
@@ -55,9 +48,9 @@ class Display(ABC):
         Parameters
         ----------
         ax : matplotlib Axes or None
-            Where to draw; by default a new figure. A display of several panels takes the place of ``ax``.
-            Legends are outside: make the figure with ``layout="constrained"``, or save it with
-            ``bbox_inches="tight"``.
+            Where to draw; by default a new figure. A display with several panels replaces ``ax``.
+            Legends are outside the axes: create the figure with ``layout="constrained"``, or save it
+            with ``bbox_inches="tight"``.
         """
         self.axes_ = self._open(ax)
         self.figure_ = self.ax_.figure.figure
@@ -78,15 +71,13 @@ class Display(ABC):
             ax.remove()
         else:
             name = type(self).__name__
-            raise ValueError(
-                f"{name} has several panels: give it an axes of a grid, as plt.subplots() makes."
-            )
+            raise ValueError(f"{name} has several panels: pass an axes from plt.subplots(), or none.")
         layout = [list(row) for row in self._layout]
         return tuple(place.subplot_mosaic(layout, height_ratios=self._heights).values())
 
 
 def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
-    """Set axis labels, a light grid, and no more frame than needed."""
+    """Set labels and title, a light grid, and a frame at the left and bottom only."""
     ax.set_xlabel(x, fontsize=LARGE)
     ax.set_ylabel(y, fontsize=LARGE)
     ax.set_title(title, fontsize=LARGE, loc="left")
@@ -102,19 +93,13 @@ def legend_beside(ax: Any) -> None:
 
 
 def legend_above(ax: Any) -> None:
-    """Put a legend in a row above the axes, at the right: the title is at the left."""
+    """Put a legend in one row above the axes, at the right, since the title is at the left."""
     names = ax.get_legend_handles_labels()[1]
     ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=len(names), **_LEGEND)
 
 
-def hide_repeated_numbers(axes: Sequence[Any]) -> None:
-    """Leave numbers on the y axis of the first of several panels in a row only."""
-    for ax in axes[1:]:
-        ax.tick_params(labelleft=False)
-
-
 def legend_over(axes: Sequence[Any]) -> None:
-    """Put one legend over several panels, each name in it once."""
+    """Put one legend over several panels, with each name once."""
     named = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     axes[0].figure.legend(named.values(), named, loc="outside upper right", ncols=len(named), **_LEGEND)
 
@@ -126,58 +111,58 @@ def show_shares(ax: Any) -> None:
 
 
 def show_periods(ax: Any, periods: Sequence[str]) -> None:
-    """Label the x axis with periods, as many as fit: years if there are many."""
+    """Label the x axis with as many periods as fit, or with years if there are many periods."""
     ticks, labels = thin_labels(periods, _room(ax))
     ax.set_xticks(ticks, labels)
     ax.set_xlim(-0.7, len(periods) - 0.3)
 
 
 def thin_labels(periods: Sequence[str], room: int) -> tuple[IntArray, list[str]]:
-    """Positions and labels that fit into ``room`` characters: all, each year's first, or every few."""
+    """Return positions and labels that fit into ``room`` characters: all, each year's first, or every nth."""
     positions, labels = np.arange(len(periods)), list(periods)
     if _fits(labels, room):
         return positions, labels
     years = [label[:4] for label in labels]
-    opens = np.array([i for i in positions if years[i].isdigit() and (i == 0 or years[i] != years[i - 1])])
-    if len(opens) > 3:  # a first year that is cut short may be too close to the second
-        positions = opens[1:] if opens[1] < 0.5 * (opens[2] - opens[1]) else opens
+    starts = np.array([i for i in positions if years[i].isdigit() and (i == 0 or years[i] != years[i - 1])])
+    if len(starts) > 3:  # the label of a short first year would touch that of the second
+        positions = starts[1:] if starts[1] < 0.5 * (starts[2] - starts[1]) else starts
         labels = [years[i] for i in positions]
     step = next(s for s in (1, 2, 3, 4, 6, *range(12, 12 * len(labels) + 1, 12)) if _fits(labels[::s], room))
     return positions[::step], labels[::step]
 
 
 def lone_points(values: FloatArray) -> IntArray:
-    """Positions of values whose neighbours are undefined: a line without markers does not show them."""
-    there = np.pad(~np.isnan(values), 1)
-    return np.flatnonzero(there[1:-1] & ~there[:-2] & ~there[2:])
+    """Return positions of values with undefined neighbours, which a line without markers does not show."""
+    defined = np.pad(~np.isnan(values), 1)
+    return np.flatnonzero(defined[1:-1] & ~defined[:-2] & ~defined[2:])
 
 
 def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:
-    """Say which series are undefined in which periods; nothing if none is."""
+    """Return a note on which series are undefined in which periods, empty if none is."""
     by_periods: dict[tuple[int, ...], list[str]] = {}
     for name, values in named.items():
         missing = tuple(np.flatnonzero(np.isnan(values)).tolist())
         by_periods.setdefault(missing, []).append(name)
-    parts = []
+    notes = []
     for missing, names in by_periods.items():
         if missing:
             some = ", ".join(periods[i] for i in missing[:3]) + (", …" if len(missing) > 3 else "")
-            parts.append(f"{', '.join(names)} in {len(missing)} of {len(periods)} periods ({some})")
-    return f"Gaps: undefined for {'; for '.join(parts)}." if parts else ""
+            notes.append(f"{', '.join(names)} in {len(missing)} of {len(periods)} periods ({some})")
+    return f"Gaps: undefined for {'; for '.join(notes)}." if notes else ""
 
 
 def with_note(place: Any, label: str, note: str) -> str:
-    """An axis label with a note under it, as wide as the axes or figure."""
+    """Return an axis label with a note below, wrapped to the width of the axes or figure."""
     return "\n".join([label, *textwrap.wrap(note, _room(place))])
 
 
 def largest(counts: AnyArray, n: int) -> IntArray:
-    """Positions of the n largest, in their own order."""
+    """Return positions of the n largest counts, in ascending order."""
     return np.sort(np.argsort(-counts, kind="stable")[:n])
 
 
 def _room(place: Any) -> int:
-    """Number of characters that fit in a line under an axes or figure."""
+    """Return the number of characters that fit in a line under an axes or figure."""
     inches = place.bbox.width / place.figure.dpi
     return max(20, int(inches * _CHARACTERS_PER_INCH))
 

@@ -1,4 +1,4 @@
-"""Displays of calibration objects: their p-values, and what thresholds on them can reach."""
+"""Displays of calibration objects: their p-values, and what thresholds on these can achieve."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,51 +8,38 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, encode_labels
 from transcendent._utils.text import shorten
+from transcendent.decisions import declared
 from transcendent.errors import InfeasibleError
-from transcendent.evaluators.base import OneDetectorEvaluator
 from transcendent.judging.calibration import Calibration
-from transcendent.judging.judge import ScoreEvaluator
 from transcendent.metrics.ratios import Metric, resolve_metric
-from transcendent.plots.base import (
-    BLACK,
-    BLUE,
-    ORANGE,
-    SKY,
-    VERMILLION,
-    Display,
-    dress,
-    largest,
-    legend_above,
-    legend_beside,
-    show_shares,
-    with_note,
-)
+from transcendent.plots import base
+from transcendent.plots.base import Display
 from transcendent.thresholds.base import On, SearchResult
 from transcendent.thresholds.counts import margins
 from transcendent.thresholds.exact import ExactSearch
 
-_MOST_CLASSES = 8
+_MAX_CLASSES = 8
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-_MOST_REJECTED = 0.5
+_MAX_REJECTED = 0.5
 
 
 @dataclass(eq=False)
 class AlphaAssessmentDisplay(Display):
-    """P-values of right and wrong answers per class: a good measure puts the right high, the wrong low.
+    """P-values of correct and incorrect answers per class. A good measure separates them.
 
     Attributes
     ----------
     classes : array of shape (shown,)
-        The classes shown: at most eight, those with most objects.
+        The classes shown: at most eight, those with the most objects.
     n_classes : int
-        How many there are.
+        Number of all classes.
     quantiles : array of shape (shown, 2, 5)
-        5%, 25%, 50%, 75% and 95% quantiles of the correct and of the incorrect answers' p-values; NaN
-        without objects.
+        5%, 25%, 50%, 75% and 95% quantiles of the p-values of correct and incorrect answers; NaN without
+        objects.
     counts : int array of shape (shown, 2)
-        How many objects these are.
+        Number of objects behind each group of quantiles.
     label_conditional : bool
-        Whether each object counts for its predicted class only, or for every class.
+        Whether an object counts for its predicted class only; otherwise it counts for every class.
 
     Examples
     --------
@@ -76,14 +63,9 @@ class AlphaAssessmentDisplay(Display):
 
     @classmethod
     def from_calibration(cls, calibration: Calibration, *, label_conditional: bool = True) -> Self:
-        """Take p-values from calibration objects.
+        """Compute the quantiles from the ``calibration_`` of an evaluator, or of one of its ``judges_``.
 
-        Parameters
-        ----------
-        calibration : Calibration
-            An evaluator's ``calibration_``, or that of one of its ``detectors_``.
-        label_conditional : bool
-            As for ``Calibration.alpha_assessment``.
+        ``label_conditional`` is that of ``Calibration.alpha_assessment``.
         """
         alpha = calibration.alpha_assessment(label_conditional=label_conditional)
         k = len(alpha.classes)
@@ -91,7 +73,7 @@ class AlphaAssessmentDisplay(Display):
         groups = 2 * codes + ~alpha.correct
         counts = np.bincount(groups, minlength=2 * k).reshape(k, 2)
         of_class = counts.sum(axis=1) if label_conditional else counts[:, 0]
-        shown = largest(of_class, _MOST_CLASSES)
+        shown = base.largest(of_class, _MAX_CLASSES)
         quantiles = np.full((len(shown), 2, len(_QUANTILES)), np.nan)
         for i, c in enumerate(shown):
             for j in np.flatnonzero(counts[c]):
@@ -102,50 +84,52 @@ class AlphaAssessmentDisplay(Display):
         (ax,) = axes
         width = 0.3 * min(1, len(self.classes) / 4)
         at = np.arange(len(self.classes))[:, None] + np.array([-0.63, 0.63]) * width
-        for j, (name, colour, hatch) in enumerate((("correct", SKY, ""), ("incorrect", ORANGE, "////"))):
-            there = self.counts[:, j] > 0
-            style = {"facecolor": colour, "hatch": hatch, "linewidth": 0.8, "edgecolor": BLACK}
-            _draw_boxes(ax, at[there, j], width, self.quantiles[there, j], style)
+        groups = (("correct", base.SKY, ""), ("incorrect", base.ORANGE, "////"))
+        for j, (name, colour, hatch) in enumerate(groups):
+            found = self.counts[:, j] > 0
+            style = {"facecolor": colour, "hatch": hatch, "linewidth": 0.8, "edgecolor": base.BLACK}
+            _draw_boxes(ax, at[found, j], width, self.quantiles[found, j], style)
             ax.fill_between([], [], [], label=name, **style)
-        ax.set_xticks(at.ravel(), [_short(n) for n in self.counts.ravel().tolist()])
+        counts = [f"{n:,}" if n < 10_000 else f"{n / 1000:.0f}k" for n in self.counts.ravel().tolist()]
+        ax.set_xticks(at.ravel(), counts)
         names = [shorten(c, max(6, 84 // len(self.classes))) for c in self.classes]
         ax.set_xticks(np.arange(len(self.classes)), names, minor=True)
         ax.set_xlim(-0.5, len(self.classes) - 0.5)
-        show_shares(ax)
+        base.show_shares(ax)
         what = "predicted class" if self.label_conditional else "class"
-        dress(ax, x=with_note(ax, f"number of objects, and {what}", self._note()), y="p-value")
+        base.dress(ax, x=base.with_note(ax, f"number of objects, and {what}", self._note()), y="p-value")
         ax.grid(visible=False, axis="x")
         ax.tick_params(axis="x", length=0)
         ax.tick_params(axis="x", which="minor", pad=16, length=0)
-        legend_above(ax)
+        base.legend_above(ax)
 
     def _note(self) -> str:
-        parts = ["Boxes hold the middle half, whiskers the middle 90%."]
+        notes = ["Boxes hold the middle half, whiskers the middle 90%."]
         if len(self.classes) < self.n_classes:
-            parts.append(f"Shown are the {len(self.classes)} of {self.n_classes} classes with most objects.")
+            notes.append(
+                f"The {len(self.classes)} of {self.n_classes} classes with the most objects are shown."
+            )
         if (self.counts == 0).any():
-            parts.append("A group without objects has no box.")
-        return " ".join(parts)
+            notes.append("A group without objects has no box.")
+        return " ".join(notes)
 
 
 @dataclass(eq=False)
 class TradeOffDisplay(Display):
-    """The best a metric of the kept calibration objects can be, against how much may be rejected.
+    """Best value of a metric on the kept calibration objects, against the share that may be rejected.
 
     Attributes
     ----------
     metric : str
-        What is best.
+        Name of the metric.
     limits : array of shape (points,)
-        Largest share that may be rejected: from 0 to 0.5, and the share that the evaluator rejects.
+        Limits on the rejection rate: from 0 to 0.5, and the evaluator's own rejection rate.
     values, rejection_rates : arrays of shape (points,)
-        The best value there is, and the share rejected for it; NaN where the metric is undefined.
+        The best value within each limit, and its rejection rate; NaN where the metric is undefined.
     chosen_value, chosen_rejection_rate : float
         The same for the evaluator's thresholds.
-    classes : array of shape (classes,)
-        The labels there are.
-    credibility_thresholds, confidence_thresholds : arrays of shape (classes,)
-        The evaluator's thresholds.
+    classes, credibility_thresholds, confidence_thresholds : arrays of shape (classes,)
+        The classes, and the evaluator's thresholds for them.
 
     Examples
     --------
@@ -174,26 +158,30 @@ class TradeOffDisplay(Display):
     def from_evaluator(
         cls, evaluator: Any, *, n_points: int = 40, metric: str | Metric | None = None
     ) -> Self:
-        """Search the best thresholds for limits on the rejection rate from 0 to 0.5.
+        """Search the best thresholds for several limits on the rejection rate.
 
         Parameters
         ----------
         evaluator : InductiveEvaluator or TransductiveEvaluator
-            Fitted.
+            A fitted evaluator.
         n_points : int
-            How many limits.
+            Number of limits, from 0 to 0.5.
         metric : str, Metric or None
-            What is best; by default the objective of the evaluator's search.
+            The metric to optimise; by default the objective of the evaluator's search.
         """
         calibration, result, on = _calibrated(evaluator)
         wanted = result.objective if metric is None else metric
         if wanted is None:
-            raise ValueError(f"{evaluator.search_} has no objective to draw; name a metric, such as 'f1'.")
+            raise ValueError(
+                f"{evaluator.search_} has no objective to draw; pass metric, such as metric='f1'."
+            )
         objective = resolve_metric(wanted)
-        limits = np.union1d(np.linspace(0, _MOST_REJECTED, n_points), result.rejection_rate)
+        limits = np.union1d(np.linspace(0, _MAX_REJECTED, n_points), result.rejection_rate)
+        name = repr(objective).removesuffix("()")
+        name += " of the kept" if getattr(objective, "of", None) == "kept" else ""
         found = [_best(calibration, ExactSearch(objective, max_rejection=float(r), on=on)) for r in limits]
         return cls(
-            metric=_words(objective),
+            metric=name,
             limits=limits,
             values=np.array([value for value, _ in found]),
             rejection_rates=np.array([rate for _, rate in found]),
@@ -206,29 +194,30 @@ class TradeOffDisplay(Display):
 
     def _draw(self, *axes: Any) -> None:
         (ax,) = axes
-        # What is best for one share rejected is so until a larger share allows better.
+        # A value stays the best until a larger rejection rate allows a better one: steps, not a line.
         rates = np.append(self.rejection_rates, self.limits[-1])
         values = np.append(self.values, self.values[-1])
-        ax.step(rates, values, where="post", color=BLUE, linewidth=1.6, label="best thresholds")
-        first, *others = self._chosen()
-        style = {"color": VERMILLION, "markersize": 7, "markeredgecolor": BLACK, "zorder": 3}
+        ax.step(rates, values, where="post", color=base.BLUE, linewidth=1.6, label="best thresholds")
+        first, *others = self._legend_lines()
+        style = {"color": base.VERMILLION, "markersize": 7, "markeredgecolor": base.BLACK, "zorder": 3}
         ax.plot(self.chosen_rejection_rate, self.chosen_value, "D", label=first, **style)
         for line in others:
             ax.plot([], [], " ", label=line)
-        ax.set_xlim(-0.01, max(_MOST_REJECTED, self.chosen_rejection_rate) + 0.01)
+        ax.set_xlim(-0.01, max(_MAX_REJECTED, self.chosen_rejection_rate) + 0.01)
         missing = int(np.isnan(self.values).sum())
-        note = f"Undefined, so not drawn, at {missing} of {len(self.limits)} limits." if missing else ""
-        dress(ax, x=with_note(ax, "share rejected", note), y=self.metric, title="on calibration objects")
-        legend_beside(ax)
+        note = f"Undefined, and not drawn, at {missing} of {len(self.limits)} limits." if missing else ""
+        label = base.with_note(ax, "share rejected", note)
+        base.dress(ax, x=label, y=self.metric, title="on calibration objects")
+        base.legend_beside(ax)
 
-    def _chosen(self) -> list[str]:
-        """What was chosen, thresholds included."""
+    def _legend_lines(self) -> list[str]:
+        """Return the lines of the legend on the evaluator's own thresholds."""
         lines = ["chosen thresholds:", f"{self.chosen_rejection_rate:.1%} rejected, {self.chosen_value:.4f}"]
         for name in ("credibility", "confidence"):
             thresholds = getattr(self, f"{name}_thresholds")
             if thresholds.any():
                 lines.append(f"on {name}:")
-                shown = largest(thresholds, _MOST_CLASSES)
+                shown = base.largest(thresholds, _MAX_CLASSES)
                 lines += [f"  {shorten(self.classes[c])}: {thresholds[c]:.4f}" for c in shown]
                 if len(shown) < len(thresholds):
                     lines.append(f"  and {len(thresholds) - len(shown)} lower ones")
@@ -244,25 +233,27 @@ def _draw_boxes(ax: Any, at: FloatArray, width: float, quantiles: FloatArray, st
         showfliers=False,
         patch_artist=True,
         manage_ticks=False,
-        medianprops={"color": BLACK, "linewidth": 2},
+        medianprops={"color": base.BLACK, "linewidth": 2},
         boxprops=style,
     )
 
 
 def _calibrated(evaluator: Any) -> tuple[Calibration, SearchResult, On]:
-    """Calibration objects, thresholds, and what those are on: of two, an exact search takes credibility."""
+    """Return calibration objects, thresholds, and what an exact search puts thresholds on."""
     check_is_fitted(evaluator)
-    if not isinstance(evaluator, OneDetectorEvaluator | ScoreEvaluator):
+    rejector = declared(evaluator)
+    if not rejector.has_p_values or not len(rejector.fitted.judges) == len(rejector.fitted.results) == 1:
         raise TypeError(
-            f"{type(evaluator).__name__} has no calibration_: this draws evaluators with one set of "
-            "calibration objects, such as InductiveEvaluator."
+            f"{type(evaluator).__name__} has no single calibration_: pass an evaluator that has, such as "
+            "InductiveEvaluator."
         )
-    on = evaluator.search_.on
-    return evaluator.calibration_, evaluator.result_, "confidence" if on == "confidence" else "credibility"
+    (judge,) = rejector.fitted.judges
+    on: On = "confidence" if judge.search_.on == "confidence" else "credibility"
+    return judge.calibration_, judge.result_, on
 
 
 def _best(calibration: Calibration, search: ExactSearch) -> tuple[float, float]:
-    """Value and rejection rate, NaN where the metric is undefined."""
+    """Return the best value and its rejection rate, or NaN where the metric is undefined."""
     try:
         found = calibration.search(search)
     except InfeasibleError:
@@ -271,17 +262,8 @@ def _best(calibration: Calibration, search: ExactSearch) -> tuple[float, float]:
 
 
 def _value(calibration: Calibration, result: SearchResult, objective: Metric) -> float:
-    """A metric of what thresholds keep and reject of the calibration objects."""
+    """Return the metric that the thresholds of a result reach on the calibration objects."""
     predicted, actual, classes = calibration.predicted, calibration.actual, calibration.classes
     kept = result.accepts(predicted, *calibration.credibility_and_confidence())
     of_kept, of_rejected = (margins(predicted[r], actual[r], len(classes)) for r in (kept, ~kept))
     return float(objective.value(of_kept, of_rejected, classes))
-
-
-def _words(objective: Metric) -> str:
-    name = repr(objective).removesuffix("()")
-    return f"{name} of the kept" if getattr(objective, "of", None) == "kept" else name
-
-
-def _short(count: int) -> str:
-    return f"{count:,}" if count < 10_000 else f"{count / 1000:.0f}k"

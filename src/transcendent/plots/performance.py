@@ -1,4 +1,4 @@
-"""A Display of one rejector over time."""
+"""Display of one rejector over time."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -7,24 +7,8 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, divide
 from transcendent._utils.text import shorten
-from transcendent.plots.base import (
-    BLACK,
-    BLUE,
-    GREEN,
-    KEPT,
-    MARKERS,
-    ORANGE,
-    PURPLE,
-    REJECTED,
-    Display,
-    dress,
-    gaps,
-    legend_beside,
-    lone_points,
-    show_periods,
-    show_shares,
-    with_note,
-)
+from transcendent.plots import base
+from transcendent.plots.base import Display
 from transcendent.temporal.result import Backtest
 
 _WORDS = {
@@ -35,32 +19,31 @@ _WORDS = {
     "share": "share of objects",
     "share_of_errors": "share of errors",
 }
-_COUNTS = ("objects", "errors")
-_MOST_CLASSES = 4
-_CLASS_COLOURS = (GREEN, PURPLE, ORANGE, BLUE)
+_MAX_CLASSES = 4
+_CLASS_COLOURS = (base.GREEN, base.PURPLE, base.ORANGE, base.BLUE)
 _HOLLOW = {"fillstyle": "none", "markeredgewidth": 0.8, "markersize": 3}
 
 
 @dataclass(eq=False)
 class PerformanceDisplay(Display):
-    """A metric of the kept, of all and of the rejected objects over time, above what was rejected.
+    """A metric of kept, all and rejected objects over time, above the share rejected.
 
     Attributes
     ----------
     rejector, metric : str
-        Whose decisions, and which metric.
+        Names of the rejector and of the metric.
     periods : tuple of str
         The test periods.
     kept, baseline, rejected : arrays of shape (periods,)
-        The metric; NaN where it is undefined.
+        The metric of kept, all and rejected objects; NaN where it is undefined.
     rejection_rate : array of shape (periods,)
-        Share of all objects that is rejected.
+        Share of all objects that was rejected.
     classes : array of shape (classes,)
-        The true classes shown: all if there are at most four, else none.
+        The true classes shown: all if there are at most four, otherwise none.
     class_rejection_rate : array of shape (classes, periods)
-        Share of each true class that is rejected.
+        Share of each true class that was rejected.
     interval : array of shape (2, periods) or None
-        Ends of the 95% bootstrap interval of the kept objects' metric.
+        Bounds of the 95% bootstrap interval of the kept objects' metric.
 
     Examples
     --------
@@ -94,22 +77,13 @@ class PerformanceDisplay(Display):
     def from_backtest(
         cls, result: Backtest, rejector: str, metric: str = "f1", *, intervals: bool = False
     ) -> Self:
-        """Take one rejector's metric from a backtest.
+        """Take the metric of one rejector from a backtest.
 
-        Parameters
-        ----------
-        result : Backtest
-            The backtest.
-        rejector : str
-            The rejector's name in it.
-        metric : str
-            One of the columns of ``result.table``.
-        intervals : bool
-            Draw the 95% bootstrap interval of the kept objects' metric.
+        ``metric`` is a column of ``result.table``. ``intervals`` adds a bootstrap interval for the kept.
         """
         kept = result.series(rejector, metric, "kept")
         classes, of_class = result.classes[:0], np.empty((0, len(kept)))
-        if len(result.classes) <= _MOST_CLASSES:
+        if len(result.classes) <= _MAX_CLASSES:
             kept_and_rejected = result.confusions[rejector].sum(axis=-1)
             classes = result.classes
             of_class = divide(kept_and_rejected[:, 1], kept_and_rejected.sum(axis=1)).T
@@ -137,32 +111,31 @@ class PerformanceDisplay(Display):
     def _draw(self, *axes: Any) -> None:
         upper, lower = axes
         at = np.arange(len(self.periods))
-        upper.plot(at, self.kept, label="kept", **KEPT)
-        upper.plot(at, self.baseline, "--", color=BLACK, linewidth=1.1, label="all objects")
-        if len(lone := lone_points(self.baseline)):
-            upper.plot(lone, self.baseline[lone], "_", color=BLACK, markersize=7)
-        upper.plot(at, self.rejected, label="rejected", **REJECTED)
+        upper.plot(at, self.kept, label="kept", **base.KEPT)
+        upper.plot(at, self.baseline, "--", color=base.BLACK, linewidth=1.1, label="all objects")
+        if len(lone := base.lone_points(self.baseline)):
+            upper.plot(lone, self.baseline[lone], "_", color=base.BLACK, markersize=7)
+        upper.plot(at, self.rejected, label="rejected", **base.REJECTED)
         if self.interval is not None:
-            shade = {"color": BLUE, "alpha": 0.25}
+            shade = {"color": base.BLUE, "alpha": 0.25}
             upper.fill_between(at, *self.interval, **shade, linewidth=0, label="95% interval")
-            lone = lone_points(self.interval[0])
+            lone = base.lone_points(self.interval[0])
             upper.vlines(lone, *self.interval[:, lone], **shade, linewidth=5)
         self._draw_bars(lower)
         of_classes = {
             f"true class {shorten(c)}": rates
             for c, rates in zip(self.classes, self.class_rejection_rate, strict=True)
         }
-        for marker, colour, (name, rates) in zip(MARKERS, _CLASS_COLOURS, of_classes.items(), strict=False):
-            lower.plot(at, rates, marker, color=colour, label=name, **_HOLLOW)
+        for i, (name, rates) in enumerate(of_classes.items()):
+            lower.plot(at, rates, base.MARKERS[i], color=_CLASS_COLOURS[i], label=name, **_HOLLOW)
         series = {"kept": self.kept, "all": self.baseline, "rejected": self.rejected} | of_classes
-        if self.metric not in _COUNTS:
-            show_shares(upper)
-        show_shares(lower)
-        dress(upper, y=_WORDS.get(self.metric, self.metric), title=self.rejector)
-        dress(lower, y="share\nrejected")
+        if self.metric not in ("objects", "errors"):
+            base.show_shares(upper)
+        base.show_shares(lower)
+        base.dress(upper, y=_WORDS.get(self.metric, self.metric), title=self.rejector)
+        base.dress(lower, y="share\nrejected")
+        lower.set_xlabel(base.with_note(lower, "period", base.gaps(series, self.periods)))
         for ax in axes:
-            legend_beside(ax)
-        lower.set_xlabel(with_note(lower, "period", gaps(series, self.periods)))
-        for ax in axes:
-            show_periods(ax, self.periods)
+            base.legend_beside(ax)
+            base.show_periods(ax, self.periods)
         upper.tick_params(labelbottom=False)

@@ -1,4 +1,4 @@
-"""A Display of what each quorum would have given."""
+"""Display of the results of each quorum."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -7,39 +7,29 @@ import numpy as np
 
 from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.metrics.performance import Subset
-from transcendent.plots.base import (
-    BLACK,
-    KEPT,
-    LARGE,
-    REJECTED,
-    Display,
-    dress,
-    hide_repeated_numbers,
-    legend_over,
-    show_shares,
-    with_note,
-)
+from transcendent.plots import base
+from transcendent.plots.base import Display
 from transcendent.temporal.result import Backtest
 
 
 @dataclass(eq=False)
 class QuorumDisplay(Display):
-    """What each quorum of a cross-conformal rejector would have given; nothing is decided anew.
+    """Results that each quorum of a cross-conformal evaluator would have given, from the votes of a backtest.
 
     Attributes
     ----------
     rejector : str
-        Whose votes.
+        Name of the evaluator.
     quorums : int array of shape (folds,)
         1 to the number of folds.
     default : int
-        The quorum taken if none is given: more than half of the folds.
+        The default quorum: more than half of the folds.
     f1, precision, recall : arrays of shape (2, folds)
         Areas under time of the kept and of the rejected objects.
     rejection_rate : array of shape (folds,)
         Share of all objects that is rejected.
     undefined : array of shape (3, 2, folds)
-        Share of the periods in which each of these metrics is undefined, and bridged.
+        Share of periods in which each of these metrics is undefined. The area bridges them.
 
     Examples
     --------
@@ -68,16 +58,9 @@ class QuorumDisplay(Display):
 
     @classmethod
     def from_backtest(cls, result: Backtest, rejector: str, *, folds: int | None = None) -> Self:
-        """Count the votes of one rejector for every quorum.
+        """Count the votes of one evaluator of a backtest for every quorum.
 
-        Parameters
-        ----------
-        result : Backtest
-            The backtest.
-        rejector : str
-            The rejector's name in it.
-        folds : int or None
-            How many folds vote; by default the most votes any object got.
+        ``folds`` is the evaluator's number of folds, by default the largest number of votes for an object.
         """
         answer = result.answers_of(rejector)
         if answer.votes is None:
@@ -85,7 +68,7 @@ class QuorumDisplay(Display):
         seen = int(answer.votes.max())
         k = max(seen, 1) if folds is None else folds
         if k < max(seen, 1):
-            raise ValueError(f"folds={k}, but an object has {seen} votes.")
+            raise ValueError(f"folds={k}, but an object has {seen} votes: pass the cv of the evaluator.")
         quorums = np.arange(1, k + 1)
         values, undefined = np.empty((2, 3, 2, k))
         subsets: tuple[Subset, Subset] = ("kept", "rejected")
@@ -103,27 +86,28 @@ class QuorumDisplay(Display):
     def _draw(self, *axes: Any) -> None:
         areas = {"F1": self.f1, "precision": self.precision, "recall": self.recall}
         for ax, (name, (kept, rejected)) in zip(axes, areas.items(), strict=False):
-            ax.plot(self.quorums, kept, label="kept", **KEPT)
-            ax.plot(self.quorums, rejected, label="rejected", **REJECTED)
-            dress(ax, title=name)
-        axes[-1].plot(self.quorums, self.rejection_rate, "s-", color=BLACK, markersize=3.5, linewidth=1.2)
-        dress(axes[-1], title="share rejected")
+            ax.plot(self.quorums, kept, label="kept", **base.KEPT)
+            ax.plot(self.quorums, rejected, label="rejected", **base.REJECTED)
+            base.dress(ax, title=name)
+        line = {"color": base.BLACK, "markersize": 3.5, "linewidth": 1.2}
+        axes[-1].plot(self.quorums, self.rejection_rate, "s-", **line)
+        base.dress(axes[-1], title="share rejected")
         for ax in axes:
             ax.axvline(self.default, color="0.6", linestyle="--", zorder=0, label="default quorum")
             ax.set_xticks(self.quorums[:: -(-len(self.quorums) // 5)])
-            show_shares(ax)
+            base.show_shares(ax)
+            ax.label_outer()
         axes[0].set_ylabel("area under time")
-        hide_repeated_numbers(axes)
-        legend_over(axes)
+        base.legend_over(axes)
         place = axes[0].figure
-        quorum = with_note(place, f"quorum: folds of {self.rejector} that must agree", self._note())
-        place.supxlabel(quorum, fontsize=LARGE)
+        label = base.with_note(place, f"quorum: folds of {self.rejector} that must agree", self._note())
+        place.supxlabel(label, fontsize=base.LARGE)
 
     def _note(self) -> str:
         worst = float(self.undefined.max())
         if not worst:
             return ""
-        gone = np.isnan([self.f1, self.precision, self.recall]).any()
-        return f"Metrics are undefined in up to {worst:.0%} of the periods, which are bridged." + (
-            " With fewer than two periods left there is a gap." if gone else ""
-        )
+        note = f"Metrics are undefined in up to {worst:.0%} of the periods, which are bridged."
+        if np.isnan([self.f1, self.precision, self.recall]).any():
+            note += " With fewer than two periods left there is a gap."
+        return note

@@ -1,4 +1,4 @@
-"""A Display of rankings: error of the kept objects at every coverage."""
+"""Display of rankings: error of the kept objects at every coverage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ _CHOSEN = {"fillstyle": "none", "markeredgewidth": 1.8, "markersize": 10, "zorde
 
 @dataclass(eq=False)
 class RiskCoverageDisplay(Display):
-    """Error among the kept objects if the same share of every period were kept, most trusted first.
+    """Error among the kept objects if every period kept the same share, most trusted first.
 
-    Where a curve is lower its rejector ranks better. The large marker is where a rejector's own thresholds
-    put it; that can be off its curve, as thresholds are per class and keep other shares in other periods.
+    A lower curve is a better ranking. The large marker shows what the rejector's own thresholds gave. It can
+    be off the curve, since thresholds are per class and keep different shares in different periods.
 
     Attributes
     ----------
     rejectors : tuple of str
-        Whose rankings.
+        Names of the rejectors.
     coverage : array of shape (points,)
-        Share that is kept, 0.01 to 1.
+        Share of objects that is kept, 0.01 to 1.
     risk : array of shape (rejectors, points)
-        Error rate among those.
+        Error rate among the kept objects.
     aurc : array of shape (rejectors,)
-        As in ``Backtest.summary``.
+        Area under the curve, as in ``Backtest.summary``.
     chosen_coverage, chosen_risk : arrays of shape (rejectors,)
-        What the rejectors' own thresholds gave; NaN if they kept nothing.
+        Coverage and risk of the rejectors' own thresholds; risk is NaN if they kept nothing.
 
     Examples
     --------
@@ -59,44 +59,29 @@ class RiskCoverageDisplay(Display):
 
     @classmethod
     def from_backtest(cls, result: Backtest, rejectors: Sequence[str] | None = None) -> Self:
-        """Pool the periods' risk–coverage curves.
-
-        Parameters
-        ----------
-        result : Backtest
-            The backtest.
-        rejectors : sequence of str or None
-            Which of its rejectors; by default all.
-        """
+        """Pool the risk–coverage curves of all periods, for the named rejectors or for all."""
         names = tuple(result.answers if rejectors is None else rejectors)
         coverage = np.arange(1, 101) / 100
         risk = np.array([_pooled_risk(result.risk_coverage(name), coverage) for name in names])
         summary = result.summary()
-        own = [summary["rejector"].tolist().index(name) for name in names]
+        rows = [summary["rejector"].tolist().index(name) for name in names]
         return cls(
             rejectors=names,
             coverage=coverage,
             risk=risk,
-            aurc=summary["aurc"][own],
-            chosen_coverage=1 - summary["rejection_rate"][own],
-            chosen_risk=summary["error_kept"][own],
+            aurc=summary["aurc"][rows],
+            chosen_coverage=1 - summary["rejection_rate"][rows],
+            chosen_risk=summary["error_kept"][rows],
         )
 
     def _draw(self, *axes: Any) -> None:
         (ax,) = axes
         for i, name in enumerate(self.rejectors):
             colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-            ax.plot(
-                self.coverage,
-                self.risk[i],
-                LINES[i % len(LINES)],
-                color=colour,
-                linewidth=1.4,
-                marker=marker,
-                markersize=3.5,
-                markevery=(4 + 3 * i % 10, 10),
-                label=f"{shorten(name, 24)}\nAURC {self.aurc[i]:.4f}",
-            )
+            label = f"{shorten(name, 24)}\nAURC {self.aurc[i]:.4f}"
+            style = {"color": colour, "linewidth": 1.4, "linestyle": LINES[i % len(LINES)]}
+            markers = {"marker": marker, "markersize": 3.5, "markevery": (4 + 3 * i % 10, 10)}
+            ax.plot(self.coverage, self.risk[i], label=label, **style, **markers)
             ax.plot(self.chosen_coverage[i], self.chosen_risk[i], marker, color=colour, **_CHOSEN)
         ax.plot([], [], "o", color=BLACK, label="with its own\nthresholds", **_CHOSEN)
         ax.set_xlim(0, 1.02)
@@ -106,13 +91,16 @@ class RiskCoverageDisplay(Display):
         legend_beside(ax)
 
     def _note(self) -> str:
-        kept = ~np.isnan(self.chosen_risk)
-        nothing = [name for name, some in zip(self.rejectors, kept, strict=True) if not some]
-        return f"No large marker, as nothing was kept: {', '.join(nothing)}." if nothing else ""
+        kept_nothing = np.array(self.rejectors, dtype=object)[np.isnan(self.chosen_risk)]
+        return (
+            f"No large marker, since nothing was kept: {', '.join(kept_nothing)}."
+            if len(kept_nothing)
+            else ""
+        )
 
 
 def _pooled_risk(curves: Sequence[RiskCoverage], coverage: FloatArray) -> FloatArray:
-    """Errors among the top shares of all periods over the objects in them; ties as in a random order."""
+    """Return the error rate among the most trusted share of every period, with ties in random order."""
     errors, objects = np.zeros(len(coverage)), 0
     for curve in curves:
         n = len(curve.risk)

@@ -1,25 +1,30 @@
-"""Figures of the page, and their captions."""
+"""Figures of the page with their captions."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from transcendent._utils.arrays import FloatArray
 from transcendent._utils.extras import extra
+from transcendent._utils.listing import figure
+from transcendent._utils.text import counted
 from transcendent.plots.base import Display
-from transcendent.report.findings import Course, Findings, OverTime
+from transcendent.plots.performance import PerformanceDisplay
+from transcendent.report.findings import Findings
 from transcendent.report.svg import as_svg
-from transcendent.report.words import counted, decimal, percent, plain, rejector_names
+from transcendent.report.words import percent, plain, rejector_names
 
-_LONGEST_LABEL = 14
+_MAX_LABEL = 14
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "transcendent", "text.parse_math": False}
 _FORMS = {"wide": 9.2, "narrow": 3.9}  # inches
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure drawn for wide and for narrow screens, and what it shows in words."""
+    """A figure for wide and for narrow screens, with its caption."""
 
     name: str
     title: str
@@ -29,26 +34,27 @@ class Figure:
 
 
 def draw_figures(f: Findings) -> dict[str, list[Figure]]:
-    """Rejectors over time, the error of the kept at every coverage, and evidence of drift if there is any."""
+    """Draw rejectors over time, risk and coverage and, if a monitor ran, evidence of drift."""
     planned = {"over_time": _over_time(f), "risk": [_risk(f)], "evidence": _evidence(f)}
     return {
         section: [
             Figure(name, title, caption, *_drawn(display, name, height))
-            for name, title, caption, display, height in some
+            for name, title, caption, display, height in figures
         ]
-        for section, some in planned.items()
+        for section, figures in planned.items()
     }
 
 
 def _over_time(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
-    for i, (over_time, name) in enumerate(zip(f.over_time, rejector_names(f), strict=False)):
+    for i, (display, name) in enumerate(zip(f.over_time, rejector_names(f), strict=False)):
+        caption = _over_time_caption(f, display, name)
         display = replace(
-            over_time.display,
+            display,
             rejector=name,
-            periods=tuple(plain(period, _LONGEST_LABEL) for period in over_time.display.periods),
-            classes=np.array([plain(c, _LONGEST_LABEL) for c in over_time.display.classes], dtype=object),
+            periods=tuple(plain(period, _MAX_LABEL) for period in display.periods),
+            classes=np.array([plain(c, _MAX_LABEL) for c in display.classes], dtype=object),
         )
-        yield f"over-time-{i}", name, _over_time_caption(f, over_time, name), display, 3.7
+        yield f"over-time-{i}", name, caption, display, 3.7
 
 
 def _risk(f: Findings) -> tuple[str, str, str, Display, float]:
@@ -65,74 +71,72 @@ def _evidence(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
     display = replace(
         f.evidence,
         rejectors=tuple(plain(names[name], 18) for name in f.evidence.rejectors),
-        periods=tuple(plain(period, _LONGEST_LABEL) for period in f.evidence.periods),
+        periods=tuple(plain(period, _MAX_LABEL) for period in f.evidence.periods),
     )
     caption = (
-        f"Evidence that objects are not like those of calibration, after each {f.unit}: what one unit of "
-        "capital has become by betting against it. What is far above the alarm is drawn at the top."
+        f"Evidence, after each {f.unit}, that objects are not like calibration objects; while they are, the "
+        "probability that it ever reaches 100 is at most 1%. Values far above the alarm are drawn at the top."
     )
     yield "evidence", "Evidence of drift", caption, display, 2.8
 
 
-def _over_time_caption(f: Findings, over_time: OverTime, name: str) -> str:
-    display = over_time.display
+def _over_time_caption(f: Findings, display: PerformanceDisplay, name: str) -> str:
     period = f"group of {counted(f.step, f.unit)}" if f.step > 1 else f.unit
     metric = "F1" if display.metric == "f1" else "Error rate"
     of_each = " of all objects and of each true class" if len(display.classes) else ""
-    parts = [
+    sentences = [
         f"{metric} of the answers {name} keeps, of all, and of those it rejects, by {period}; "
         f"below, the share it rejects{of_each}.",
-        f"Kept: {_course(over_time.kept, metric, period)}.",
-        f"All: {_course(over_time.all, metric, period)}.",
+        f"Kept: {_course(display.kept, display.periods, metric, period)}.",
+        f"All: {_course(display.baseline, display.periods, metric, period)}.",
     ]
-    low, high = percent(over_time.least_rejected), percent(over_time.most_rejected)
-    parts.append(f"Rejected: {low if low == high else f'{low} to {high}'} of a {period}.")
+    low, high = percent(np.nanmin(display.rejection_rate)), percent(np.nanmax(display.rejection_rate))
+    sentences.append(f"Rejected: {low if low == high else f'{low} to {high}'} of a {period}.")
     if display.interval is not None:
-        parts.append("Shaded: what chance in the objects can do (95% bootstrap interval).")
+        sentences.append("Shaded: 95% bootstrap interval over objects.")
     if f.step > 1:
-        parts.append(
+        sentences.append(
             f"There are too many {f.unit}s to draw one by one: they are in {len(f.by_period)} groups of "
-            f"{f.step}, named after their first."
+            f"{f.step}, each named after its first {f.unit}."
         )
-    return " ".join(parts)
+    return " ".join(sentences)
 
 
-def _course(course: Course | None, metric: str, period: str) -> str:
-    if course is None:
+def _course(values: FloatArray, periods: Sequence[str], metric: str, period: str) -> str:
+    """Return the first, last, lowest and highest value in words, each with its period."""
+    defined = np.flatnonzero(~np.isnan(values))
+    if not len(defined):
         return f"undefined in every {period}"
-    say = decimal if metric == "F1" else percent
-    first, last, lowest, highest = (
-        f"{say(value)} in {plain(at, 24)}"
-        for value, at in (course.first, course.last, course.lowest, course.highest)
-    )
-    return first if course.first == course.last else f"{first}, {last}, lowest {lowest}, highest {highest}"
+    write = partial(figure, digits=3) if metric == "F1" else percent
+    at = map(int, (defined[0], defined[-1], np.nanargmin(values), np.nanargmax(values)))
+    first, last, lowest, highest = (f"{write(values[i])} in {plain(periods[i], 24)}" for i in at)
+    return first if len(defined) == 1 else f"{first}, {last}, lowest {lowest}, highest {highest}"
 
 
 def _risk_caption(f: Findings) -> str:
-    parts = [
+    sentences = [
         "Error rate of the kept answers if every period kept the same share, most trusted first. "
-        "The lower the curve, the better the ranking; large markers are what the thresholds chose."
+        "A lower curve is a better ranking. Large markers show the rejectors' own thresholds."
     ]
     drawn = len(f.risk.rejectors)
     if drawn > 1:
         best = int(np.argmin(f.risk.aurc))
-        parts.append(
+        sentences.append(
             f"Lowest on average over all shares: {rejector_names(f)[best]} "
-            f"(AURC {f.risk.aurc[best]:.4f}). Rejectors with detectors of their own also differ in these."
+            f"(AURC {f.risk.aurc[best]:.4f}). Rejectors may also differ in their detectors."
         )
     if len(f.rejectors) > drawn:
-        parts.append(f"Drawn are the first {drawn} of {len(f.rejectors)} rejectors.")
-    return " ".join(parts)
+        sentences.append(f"The first {drawn} of {len(f.rejectors)} rejectors are drawn.")
+    return " ".join(sentences)
 
 
 def _drawn(display: Display, name: str, height: float) -> Iterator[str]:
-    """SVG for each width of the page."""
+    """Yield SVG for each width of the page."""
     style, figures = extra("matplotlib.style", "report"), extra("matplotlib.figure", "report")
     for form, width in _FORMS.items():
         with style.context(["default", _STYLE]), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Glyph .* missing from", UserWarning
-            )  # browsers have more fonts
+            # Browsers have fonts for characters that matplotlib has none for.
+            warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
             figure = figures.Figure(figsize=(width, height), layout="constrained")
             display.plot(figure.add_subplot())
             yield as_svg(figure, display.axes_, f"{name}-{form}")

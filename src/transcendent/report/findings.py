@@ -1,31 +1,30 @@
-"""What a backtest found, computed once: words, tables and figures only render it."""
+"""Findings of a backtest. Only this module reads the backtest; words, results and figures render findings."""
 
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import binom, hypergeom
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, IntArray
 from transcendent.plots.monitoring import EvidenceDisplay
 from transcendent.plots.performance import PerformanceDisplay
 from transcendent.plots.risk_coverage import RiskCoverageDisplay
-from transcendent.temporal.auditing import Watched
 from transcendent.temporal.result import Backtest
+from transcendent.temporal.watched import Watched
 
-MOST_PERIODS = 160
-MOST_DRAWN = 8
-MOST_CLASSES = 20
+MAX_PERIODS = 160
+MAX_DRAWN = 8
+MAX_CLASSES = 20
 
-_MOST_WITH_INTERVALS = 4
+_MAX_WITH_INTERVALS = 4
 _CHANCE = 0.01
 _FAR_ABOVE = 0.1
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Numbers of objects, and of those that are rejected, wrong, and both."""
+class ErrorCounts:
+    """Numbers of objects, of rejected objects, of errors, and of rejected errors."""
 
     objects: int
     rejected: int
@@ -37,8 +36,8 @@ class Counts:
 class RejectorFigures:
     """One rejector in all periods together.
 
-    ``all``, ``kept`` and ``kept_at_15`` are F1, or accuracy if there is no positive class; the other fields
-    are columns of `Backtest.summary`. NaN is undefined.
+    ``all``, ``kept`` and ``kept_at_15`` are F1, or accuracy if there is no positive class. The other fields
+    are columns of `Backtest.summary`. Undefined figures are NaN.
     """
 
     name: str
@@ -59,16 +58,6 @@ class RejectorFigures:
 
 
 @dataclass(frozen=True)
-class Others:
-    """The rejectors after the first at 15% rejected: shares of errors caught, and the best metric."""
-
-    number: int
-    least_caught: float
-    most_caught: float
-    best: RejectorFigures
-
-
-@dataclass(frozen=True)
 class Unevenness:
     """Periods in which far more was rejected than in the quieter ones."""
 
@@ -81,42 +70,21 @@ class Unevenness:
 
 
 @dataclass(frozen=True)
-class Course:
-    """Values of a metric over time, each with its period: the first, last, lowest and highest."""
-
-    first: tuple[float, str]
-    last: tuple[float, str]
-    lowest: tuple[float, str]
-    highest: tuple[float, str]
-
-
-@dataclass(frozen=True)
-class OverTime:
-    """One rejector by period: what is drawn, and what stands out. An undefined course is None."""
-
-    display: PerformanceDisplay
-    kept: Course | None
-    all: Course | None
-    least_rejected: float
-    most_rejected: float
-
-
-@dataclass(frozen=True)
 class PeriodFigures:
     """The first rejector in one period, or in one group of periods."""
 
-    counts: Counts
+    counts: ErrorCounts
     f1_all: float
     f1_kept: float
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything a report states about a backtest; names are as given, to be made presentable.
+    """Everything that a report states about a backtest, with names as they were given.
 
-    The page is about the first rejector: ``overall``, ``versus_chance``, ``unevenness``, ``by_class`` and
-    ``by_period`` are its alone. ``step`` periods make one of ``by_period`` and of the figures.
-    ``new_classes`` are those that no training row had.
+    ``overall``, ``versus_chance``, ``unevenness``, ``by_class`` and ``by_period`` are about the first
+    rejector. An entry of ``by_period`` and a point of a figure stand for ``step`` periods. No training row
+    had one of ``new_classes``.
     """
 
     unit: str
@@ -126,16 +94,15 @@ class Findings:
     new_classes: frozenset[Any]
     positive: tuple[Any, ...]
     rejectors: tuple[RejectorFigures, ...]
-    overall: Counts
+    overall: ErrorCounts
     versus_chance: Literal["more", "fewer", "unclear"]
-    others: Others | None
     unevenness: Unevenness | None
-    by_class: tuple[tuple[Any, Counts], ...]
-    other_classes: Counts | None
-    positives: Counts | None
+    by_class: tuple[tuple[Any, ErrorCounts], ...]
+    other_classes: ErrorCounts | None
+    positives: ErrorCounts | None
     step: int
     by_period: tuple[PeriodFigures, ...]
-    over_time: tuple[OverTime, ...]
+    over_time: tuple[PerformanceDisplay, ...]
     risk: RiskCoverageDisplay
     monitors: dict[str, Watched]
     evidence: EvidenceDisplay | None
@@ -145,25 +112,25 @@ class Findings:
 def find(result: Backtest) -> Findings:
     """Compute everything that a report states."""
     names, positive = list(result.answers), result.positive
-    step = -(-len(result.periods) // MOST_PERIODS)
+    step = -(-len(result.periods) // MAX_PERIODS)
     merged = result
     if step > 1:
         merged = replace(result, periods=result.periods[::step], period=result.period // step)
-    alone = {name: replace(merged, answers={name: merged.answers[name]}) for name in names[:MOST_DRAWN]}
+    alone = {name: replace(merged, answers={name: merged.answers[name]}) for name in names[:MAX_DRAWN]}
     metric = "error" if positive is None else "f1"
-    few = len(result.classes) <= _MOST_WITH_INTERVALS
-    displays = [
+    few = len(result.classes) <= _MAX_WITH_INTERVALS
+    over_time = [
         PerformanceDisplay.from_backtest(one, name, metric, intervals=few) for name, one in alone.items()
     ]
     first = alone[names[0]]
     summary, confusions = result.summary(), first.confusions[names[0]]
     risk = RiskCoverageDisplay.from_backtest(result, list(alone))
     rejectors = tuple(_rejector_figures(result, name, summary, i) for i, name in enumerate(names))
-    counts = _counts(confusions)
-    of_classes = [Counts(*own) for own in counts.sum(axis=1).T.tolist()]
+    counts = _error_counts(confusions)
+    of_classes = [ErrorCounts(*own) for own in counts.sum(axis=1).T.tolist()]
     largest = np.argsort(-counts[0].sum(axis=0), kind="stable")
-    shown, rest = largest[:MOST_CLASSES], largest[MOST_CLASSES:]
-    overall = Counts(*counts.sum(axis=(1, 2)).tolist())
+    shown, rest = largest[:MAX_CLASSES], largest[MAX_CLASSES:]
+    overall = ErrorCounts(*counts.sum(axis=(1, 2)).tolist())
     return Findings(
         unit=str(result.manifest.get("period") or "period"),
         metric="accuracy" if positive is None else "F1",
@@ -174,14 +141,13 @@ def find(result: Backtest) -> Findings:
         rejectors=rejectors,
         overall=overall,
         versus_chance=_versus_chance(overall),
-        others=_others(rejectors[1:]),
         unevenness=_unevenness(result),
         by_class=tuple((result.classes[c], of_classes[c]) for c in shown),
-        other_classes=Counts(*counts[:, :, rest].sum(axis=(1, 2)).tolist()) if len(rest) else None,
+        other_classes=ErrorCounts(*counts[:, :, rest].sum(axis=(1, 2)).tolist()) if len(rest) else None,
         positives=None if positive is None else of_classes[positive],
         step=step,
         by_period=_by_period(first, counts.sum(axis=2)),
-        over_time=tuple(map(_over_time, displays)),
+        over_time=tuple(over_time),
         risk=risk,
         monitors=result.monitors,
         evidence=EvidenceDisplay.from_backtest(merged) if result.monitors else None,
@@ -200,69 +166,45 @@ def _rejector_figures(result: Backtest, name: str, summary: dict[str, AnyArray],
     return RejectorFigures(name=name, **own, **columns)
 
 
-def _counts(confusions: IntArray) -> IntArray:
-    """(4, periods, classes): the fields of `Counts` by period and true class."""
+def _error_counts(confusions: IntArray) -> IntArray:
+    """Return the fields of `ErrorCounts` by period and true class, of shape (4, periods, classes)."""
     objects = confusions.sum(axis=(1, 3))
     rejected = confusions[:, 1].sum(axis=2)
     right = np.diagonal(confusions, axis1=2, axis2=3)
     return np.array([objects, rejected, objects - right.sum(axis=1), rejected - right[:, 1]])
 
 
-def _versus_chance(o: Counts) -> Literal["more", "fewer", "unclear"]:
-    """Whether more errors are caught than by rejecting as many at random: hypergeometric."""
+def _versus_chance(o: ErrorCounts) -> Literal["more", "fewer", "unclear"]:
+    """Return whether more errors are caught than by rejecting as many at random (hypergeometric)."""
     chance = hypergeom(o.objects, o.errors, o.rejected)
     if chance.sf(o.caught - 1) < _CHANCE:
         return "more"
     return "fewer" if chance.cdf(o.caught) < _CHANCE else "unclear"
 
 
-def _others(others: tuple[RejectorFigures, ...]) -> Others | None:
-    caught = [r.caught_at_15 for r in others if not math.isnan(r.caught_at_15)]
-    defined = [r for r in others if not math.isnan(r.kept_at_15)]
-    if not caught or not defined:
-        return None
-    return Others(len(others), min(caught), max(caught), max(defined, key=lambda r: r.kept_at_15))
-
-
 def _unevenness(result: Backtest) -> Unevenness | None:
-    """Beyond what chance allows, and twice or 10 points above the rate of the quietest quarter."""
+    """Find periods that chance does not explain, at twice or 10 points above the quietest quarter."""
     first = next(iter(result.answers.values()))
     n = len(result.periods)
     all_rejected = np.bincount(result.period[~first.accepted], minlength=n)
     all_objects = np.bincount(result.period, minlength=n)
-    there = np.flatnonzero(all_objects)
-    rejected, objects = all_rejected[there], all_objects[there]
+    with_objects = np.flatnonzero(all_objects)
+    rejected, objects = all_rejected[with_objects], all_objects[with_objects]
     rates = rejected / objects
     quiet = float(np.quantile(rates, 0.25))
     limit = max(2 * quiet, quiet + _FAR_ABOVE)
     by_chance = binom.sf(rejected - 1, objects, rejected.sum() / objects.sum())
-    far = np.flatnonzero((rates >= limit) & (by_chance < _CHANCE / len(there)))
+    # Bonferroni: as many tests as periods.
+    far = np.flatnonzero((rates >= limit) & (by_chance < _CHANCE / len(rates)))
     if not len(far):
         return None
     worst = far[np.argmax(rates[far])]
-    return Unevenness(len(far), len(there), limit, rates[worst], result.periods[there[worst]], quiet)
+    period = result.periods[with_objects[worst]]
+    return Unevenness(len(far), len(rates), limit, rates[worst], period, quiet)
 
 
 def _by_period(alone: Backtest, counts: IntArray) -> tuple[PeriodFigures, ...]:
     (name,) = alone.answers
     f1 = [alone.series(name, "f1", subset).tolist() for subset in ("baseline", "kept")]
     rows = zip(counts.T.tolist(), *f1, strict=True)
-    return tuple(PeriodFigures(Counts(*own), f1_all, f1_kept) for own, f1_all, f1_kept in rows)
-
-
-def _over_time(display: PerformanceDisplay) -> OverTime:
-    return OverTime(
-        display,
-        _course(display.kept, display.periods),
-        _course(display.baseline, display.periods),
-        float(np.nanmin(display.rejection_rate)),
-        float(np.nanmax(display.rejection_rate)),
-    )
-
-
-def _course(values: FloatArray, periods: tuple[str, ...]) -> Course | None:
-    there = np.flatnonzero(~np.isnan(values))
-    if not len(there):
-        return None
-    at = (there[0], there[-1], there[np.argmin(values[there])], there[np.argmax(values[there])])
-    return Course(*((float(values[i]), periods[i]) for i in at))
+    return tuple(PeriodFigures(ErrorCounts(*own), f1_all, f1_kept) for own, f1_all, f1_kept in rows)

@@ -1,4 +1,4 @@
-"""The page: what a backtest says, in the order a reader asks."""
+"""The report page of a backtest."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -10,22 +10,22 @@ from transcendent._utils.files import write_whole
 from transcendent.report import words
 from transcendent.report.figures import draw_figures
 from transcendent.report.findings import find
-from transcendent.report.tables import Table, alarm_table, class_table, period_table, summary_table
+from transcendent.report.results import alarm_results, class_results, period_results, summary_results
 from transcendent.temporal.result import Backtest
 
 
 def render_report(result: Backtest, *, title: str | None = None) -> str:
-    """One self-contained HTML page about a finished backtest.
+    """Return one self-contained HTML page about a finished backtest.
 
-    It opens with a sentence about the rejector that was listed first. The page asks for nothing from
-    elsewhere, has no scripts, stays below 3 MB, and says where it leaves something out.
+    It opens with a sentence about the first rejector. The page loads nothing, has no scripts, stays below
+    3 MB, and states what it leaves out.
 
     Parameters
     ----------
     result : Backtest
-        What `backtest` returned, or `Backtest.load` read.
+        The result of `backtest` or `Backtest.load`.
     title : str or None
-        The page's title; by default it names the first rejector.
+        Title of the page; by default it names the first rejector.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     """
     if not isinstance(result, Backtest):
         raise ValueError(
-            f"a page is about one Backtest, not {type(result).__name__}; of several seeds give one, "
+            f"result must be one Backtest, not {type(result).__name__}; of several seeds pass one, "
             "repeated.results[seed]."
         )
     jinja = extra("jinja2", "report")
@@ -50,42 +50,40 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     )
     source = files("transcendent.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
     f = find(result)
-    said = {
-        "title": words.title(f, title),
-        "scope": words.scope(f),
-        "verdict": words.verdict(f),
-        "at_same_rate": words.at_same_rate(f),
-        "others_at_same_rate": words.against_others(f),
-        "uneven": words.uneven(f),
-        "tiles": words.tiles(f),
-        "glossary": words.glossary(f),
-        "biases": words.biases(f),
-        "checked": "biases" in f.manifest,
-        "limits": words.limits(f),
-        "manifest": words.manifest(f),
-        "not_drawn": words.not_drawn(f),
-    }
-    tables: dict[str, Table | None] = {
-        "summary": summary_table(f),
-        "by_class": class_table(f),
-        "by_period": period_table(f),
-    }
-    tables["alarms"] = alarm_table(f) if f.monitors else None
-    page: str = environment.from_string(source).render(**said, **tables, **draw_figures(f))
+    page: str = environment.from_string(source).render(
+        title=words.title(f, title),
+        scope=words.scope(f),
+        verdict=words.verdict(f),
+        at_same_rate=words.at_same_rate(f),
+        others_at_same_rate=words.others_at_same_rate(f),
+        uneven=words.uneven(f),
+        tiles=words.tiles(f),
+        glossary=words.glossary(f),
+        biases=words.biases(f),
+        checked="biases" in f.manifest,
+        limits=words.limits(f),
+        manifest=words.manifest(f),
+        not_drawn=len(f.rejectors) - len(f.over_time),
+        summary=summary_results(f),
+        by_class=class_results(f),
+        by_period=period_results(f),
+        alarms=alarm_results(f) if f.monitors else None,
+        **draw_figures(f),
+    )
     return page
 
 
 def write_report(result: Backtest, path: Any, *, title: str | None = None, verbose: bool = True) -> Path:
-    """Write `render_report` to a file, at once or not at all.
+    """Write the page of `render_report` to a file, completely or not at all.
 
     Parameters
     ----------
     result, title
         As for `render_report`.
     path : path
-        The file; it is replaced if it exists, and its folder is made if it does not.
+        The file. An existing file is replaced, and a missing folder is created.
     verbose : bool
-        Show on a terminal or in a notebook that the page is being written, and since when.
+        Whether to show the elapsed time on a terminal or in a notebook.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""SVG of drawn figures inside a page: its colours and fonts, unique identifiers, no dates or addresses."""
+"""Figures as SVG elements of the page: its colours and fonts, unique identifiers, no dates or links."""
 
 import io
 import re
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 from transcendent.plots.base import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, SMALL, VERMILLION
 
 _LEGEND_ROW = 0.15  # inches
-_DENSE = 20  # markers an inch
+_DENSE = 20  # markers per inch
 _COLOURS = {
     BLACK: "currentColor",
     BLUE: "var(--blue)",
@@ -26,7 +26,7 @@ _DROPPED = ("metadata", "style", "clipPath")
 
 
 def as_svg(figure: Any, axes: Sequence[Any], name: str) -> str:
-    """A matplotlib figure as an element of a page, made higher for legends above its axes."""
+    """Return a matplotlib figure as an element of the page, made higher for legends above its axes."""
     width, height = figure.get_size_inches()
     for ax in axes:
         ax.set_title("", loc="left")
@@ -39,7 +39,7 @@ def as_svg(figure: Any, axes: Sequence[Any], name: str) -> str:
 
 
 def _legend_over(ax: Any, width: float) -> int:
-    """Put a legend above the axes, in as many columns as fit, and return its number of lines."""
+    """Put a legend above the axes, in as many columns as fit, and return its height in lines."""
     handles, labels = ax.get_legend_handles_labels()
     lines = [label.split("\n") for label in labels]
     longest = max(len(line) for entry in lines for line in entry)
@@ -56,25 +56,21 @@ def _shrink_dense_markers(ax: Any, width: float) -> None:
 
 
 def _inline(svg: str, name: str) -> str:
-    """Matplotlib's SVG as an element of a page: its identifiers begin with ``name``, its colours are CSS."""
+    """Return SVG as an element of the page, with identifiers that begin with ``name``."""
     root = ElementTree.fromstring(svg)
-    used = {value for element in root.iter() for value in _references(element)}
+    attributes = [item for element in root.iter() for item in element.attrib.items()]
+    used = {value.removeprefix("#") for key, value in attributes if key.endswith("href")}
     element = _rewritten(root, name, used)
     element.attrib = {"viewBox": root.attrib["viewBox"]}
     return ElementTree.tostring(element, encoding="unicode")
 
 
-def _references(element: Element) -> Iterator[str]:
-    for key, value in element.attrib.items():
-        if key.endswith("href"):
-            yield value.removeprefix("#")
-
-
 def _rewritten(element: Element, name: str, used: set[str]) -> Element:
     new = Element(_local(element.tag), dict(_attributes(element, name, used)))
-    new.text = element.text if new.tag == "text" or new.tag == "tspan" else None
+    new.text = element.text if new.tag in ("text", "tspan") else None
     children = [_rewritten(child, name, used) for child in element if _local(child.tag) not in _DROPPED]
     new.extend(child for child in children if len(child) or child.tag not in ("g", "defs"))
+    # Hundreds of markers of one style make a page large, so their group has the style once.
     styles = {child.get("style", "") for child in new}
     if new.tag == "g" and len(styles) == 1 and all(child.tag == "use" for child in new):
         new.attrib |= {"style": styles.pop()}
@@ -96,7 +92,7 @@ def _attributes(element: Element, name: str, used: set[str]) -> Iterator[tuple[s
 
 
 def _page_style(style: str) -> str:
-    """With colours of the page and without fonts."""
+    """Return a style with colours of the page and without fonts."""
     kept = [part for part in style.split("; ") if not part.startswith("font-family")]
     return re.sub(r"#[0-9a-f]{6}", lambda c: _COLOURS.get(c[0].upper(), c[0]), "; ".join(kept))
 

@@ -1,11 +1,12 @@
-"""What the page says in words, and how it writes names and numbers."""
+"""Sentences of the page, and how it writes names and numbers."""
 
 import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from transcendent._utils.text import shorten
+from transcendent._utils.listing import figure
+from transcendent._utils.text import counted, shorten
 from transcendent.report.findings import Findings
 
 UNDEFINED = "–"
@@ -13,57 +14,59 @@ UNDEFINED = "–"
 _EVALUATORS = {
     "ICE": (
         "InductiveEvaluator",
-        "inductive conformal evaluator, calibrated on training objects that were kept from its detector",
+        "inductive conformal evaluator, calibrated on training objects that its detector was not fitted on",
     ),
     "CCE": (
         "CrossConformalEvaluator",
-        "cross-conformal evaluator, several inductive ones that vote",
+        "cross-conformal evaluator, a vote of several inductive ones",
     ),
     "TCE": (
         "TransductiveEvaluator",
-        "transductive conformal evaluator, calibrated on every training object with detectors fitted "
-        "without it",
+        "transductive conformal evaluator, calibrated on all training objects, each scored by a detector "
+        "fitted without it",
     ),
 }
-_F1 = "harmonic mean of precision (how many alarms are right) and recall (how many positives are found)"
+_F1 = "harmonic mean of precision (share of alarms that are right) and recall (share of positives found)"
 _AURC = "area under the risk–coverage curve: mean error of the kept over all rejection rates; 0 is best"
 _FEW_ERRORS = 20
-_LONGEST_NAME = 48
-_LONGEST_TITLE = 160
-_LONGEST_MESSAGE = 1_000
-_LONGEST_VALUE = 4_000
-_ROOM_FOR_MANIFEST = 100_000
+_MAX_NAME = 48
+_MAX_TITLE = 160
+_MAX_MESSAGE = 1_000
+_MAX_VALUE = 4_000
+_MAX_MANIFEST = 100_000
 
 
 def title(f: Findings, given: str | None) -> str:
-    """The title that was given, or one that names the first rejector."""
+    """Return the given title, or one that names the first rejector."""
     if given:
-        return plain(given, _LONGEST_TITLE)
+        return plain(given, _MAX_TITLE)
     first, *others = rejector_names(f)
     and_others = f" and {counted(len(others), 'other rejector')}" if others else ""
     return f"Backtest of {first}{and_others}"
 
 
 def scope(f: Findings) -> str:
-    """What was tested, in one line."""
-    parts = [_tested(f)]
-    span = [plain(period, 24) for period in (f.periods[0], f.periods[-1])]
-    parts.append(" to ".join(span) if len(f.periods) > 1 else span[0])
+    """Return one line on what was tested."""
+    span = dict.fromkeys((f.periods[0], f.periods[-1]))
     new = f", {len(f.new_classes):,} of them new after training" if f.new_classes else ""
-    parts.append(counted(f.n_classes, "class") + new)
+    facts = [
+        _tested(f),
+        " to ".join(plain(period, 24) for period in span),
+        counted(f.n_classes, "class") + new,
+    ]
     if positive := positive_name(f):
-        parts.append(f"positive class {positive}")
+        facts.append(f"positive class {positive}")
     if description := (f.manifest.get("rejectors") or {}).get(f.rejectors[0].name):
-        parts.append(plain(description, _LONGEST_TITLE))
+        facts.append(plain(description, _MAX_TITLE))
     if (train := f.manifest.get("train")) is not None:
-        parts.append(f"trained on {_training(train)}")
+        facts.append(f"trained on {_training(train)}")
     if retrain := _retraining(f):
-        parts.append(f"retrained with {retrain}")
-    return " · ".join(parts)
+        facts.append(f"retrained with {retrain}")
+    return " · ".join(facts)
 
 
 def verdict(f: Findings) -> str:
-    """One sentence: how much was rejected, what it caught, against chance, and what it left."""
+    """Return one sentence on the share rejected, the errors caught, chance, and the metric of the kept."""
     o, first, where = f.overall, f.rejectors[0], _tested(f)
     name, errors, rate = plain(first.name), counted(o.errors, "error"), percent(first.rejection_rate)
     if not o.errors:
@@ -73,21 +76,21 @@ def verdict(f: Findings) -> str:
             f"have rejected {rejected}."
         )
     if not o.rejected:
-        left = _undefined(f, "all") if math.isnan(first.all) else f"{f.metric} stays {decimal(first.all, 2)}"
+        left = _undefined(f, "all") if math.isnan(first.all) else f"{f.metric} stays {figure(first.all, 2)}"
         return (
             f"{name} would have rejected none of {where}, and so caught none of the detector's "
             f"{errors}; {left}."
         )
     if o.rejected == o.objects:
         return (
-            f"{name} would have rejected every one of {where}: all of the detector's "
-            f"{errors}, but no answer is left, and {f.metric} of the kept is undefined."
+            f"{name} would have rejected all of {where}, and with them all of the detector's {errors}; no "
+            f"answer is left, and {f.metric} of the kept is undefined."
         )
     caught = percent(first.errors_caught) if o.errors >= _FEW_ERRORS else str(o.caught)
     chance = {
         "more": f"against {rate} if as many were rejected at random",
-        "fewer": f"fewer than the {rate} to be expected if as many were rejected at random",
-        "unclear": f"not clearly more than the {rate} to be expected if as many were rejected at random",
+        "fewer": f"fewer than the {rate} expected if as many were rejected at random",
+        "unclear": f"not clearly more than the {rate} expected if as many were rejected at random",
     }
     return (
         f"{name} would have rejected {rate} of {where} and caught {caught} of the detector's {errors}, "
@@ -96,7 +99,7 @@ def verdict(f: Findings) -> str:
 
 
 def glossary(f: Findings) -> list[tuple[str, str]]:
-    """Abbreviations that the page uses, and what they stand for."""
+    """Return the abbreviations on the page with their meanings."""
     described = f.manifest.get("rejectors") or {}
     evaluators = [
         (short, meaning)
@@ -110,39 +113,41 @@ def glossary(f: Findings) -> list[tuple[str, str]]:
 
 
 def new_classes(f: Findings) -> str:
-    """What it means that classes are new, and how many are."""
-    later = " before labels of it joined" if _retraining(f) else ", so every answer about it is wrong"
-    return f"no object in training had this class{later} ({len(f.new_classes):,} of {f.n_classes:,} classes)"
+    """Return what new classes mean, and how many there are."""
+    until = " until later labels joined" if _retraining(f) else ", so every answer about it is wrong"
+    return f"no training object had this class{until} ({len(f.new_classes):,} of {f.n_classes:,} classes)"
 
 
 def at_same_rate(f: Findings) -> str:
-    """What it would have given at 15% rejected per period, where rejectors can be compared."""
+    """Return what the first rejector gives at 15% rejected per period, where rejectors can be compared."""
     first = f.rejectors[0]
-    caught = (
-        f"{percent(first.caught_at_15)} of the errors caught" if f.overall.errors else "no errors to catch"
-    )
-    kept = f"{f.metric} of the kept answers {decimal(first.kept_at_15, 2)}"
+    errors = f"{percent(first.caught_at_15)} of the errors caught"
+    caught = errors if f.overall.errors else "no errors to catch"
+    kept = f"{f.metric} of the kept answers {figure(first.kept_at_15, 2)}"
     if math.isnan(first.kept_at_15):
         kept = _undefined(f, "kept")
     return f"At 15% rejected in every {f.unit}, where rejectors can be compared: {caught}, {kept}."
 
 
-def against_others(f: Findings) -> str:
-    """How the other rejectors do at that same rate; nothing if there are none."""
-    if f.others is None:
+def others_at_same_rate(f: Findings) -> str:
+    """Return what the other rejectors give at the same rate, empty if there are none."""
+    caught = [r.caught_at_15 for r in f.rejectors[1:] if not math.isnan(r.caught_at_15)]
+    defined = [r for r in f.rejectors[1:] if not math.isnan(r.kept_at_15)]
+    if not caught or not defined:
         return ""
-    least, most = percent(f.others.least_caught), percent(f.others.most_caught)
-    name, kept = plain(f.others.best.name), decimal(f.others.best.kept_at_15, 2)
-    if f.others.number == 1:
-        return f"At that rate {name} catches {most} of the errors and keeps {f.metric} {kept}."
+    least, most = percent(min(caught)), percent(max(caught))
+    best = max(defined, key=lambda r: r.kept_at_15)
+    name, kept = plain(best.name), figure(best.kept_at_15, 2)
+    if len(f.rejectors) == 2:
+        return f"At that rate {name} catches {most} of the errors, with {f.metric} {kept}."
     return (
-        f"At that rate the {f.others.number} others catch {least} to {most} of the errors; "
-        f"the best {f.metric} they keep is {kept} ({name})."
+        f"At that rate the {len(f.rejectors) - 1} others catch {least} to {most} of the errors; "
+        f"their best {f.metric} is {kept} ({name})."
     )
 
 
 def uneven(f: Findings) -> str:
-    """Says so if in some periods far more was rejected than in the quieter ones; else nothing."""
+    """Return a sentence on periods in which far more was rejected than in others, empty if there are none."""
     u = f.unevenness
     if u is None:
         return ""
@@ -154,34 +159,24 @@ def uneven(f: Findings) -> str:
 
 
 def tiles(f: Findings) -> list[tuple[str, str, str]]:
-    """Label, value, and what to set it against."""
+    """Return labels, values, and what to compare them with."""
     o, first = f.overall, f.rejectors[0]
-    kept, right = o.objects - o.rejected, o.rejected - o.caught
-    rate = percent(first.rejection_rate, 1)
+    right, rate = o.rejected - o.caught, percent(first.rejection_rate, 1)
+    caught = (
+        f"{o.caught:,} of {o.errors:,}; at random {rate}" if o.errors else "undefined: there are no errors"
+    )
+    wrong, metric = f"{percent(first.error_baseline, 1)} of all", f"{figure(first.all, 3)} of all"
+    if o.rejected == o.objects:
+        wrong = "undefined: nothing is kept"
+    if math.isnan(first.kept):
+        metric = "undefined: see above"
+    were_right = f"{right:,} of {o.rejected:,} rejected" if o.rejected else "undefined: nothing is rejected"
     tiles = [
         ("rejected", rate, f"{o.rejected:,} of {counted(o.objects, 'object')}"),
-        (
-            "of the errors caught",
-            percent(first.errors_caught, 1),
-            f"{o.caught:,} of {o.errors:,}; at random {rate}"
-            if o.errors
-            else "undefined: there are no errors",
-        ),
-        (
-            "of the kept are wrong",
-            percent(first.error_kept, 1),
-            f"{percent(first.error_baseline, 1)} of all" if kept else "undefined: nothing is kept",
-        ),
-        (
-            f"{f.metric} of the kept",
-            decimal(first.kept),
-            "undefined: see above" if math.isnan(first.kept) else f"{decimal(first.all)} of all",
-        ),
-        (
-            "of the rejected were right",
-            percent(ratio(right, o.rejected), 1),
-            f"{right:,} of {o.rejected:,} rejected" if o.rejected else "undefined: nothing is rejected",
-        ),
+        ("of the errors caught", percent(first.errors_caught, 1), caught),
+        ("of the kept are wrong", percent(first.error_kept, 1), wrong),
+        (f"{f.metric} of the kept", figure(first.kept, 3), metric),
+        ("of the rejected were right", percent(ratio(right, o.rejected), 1), were_right),
     ]
     if f.positives is not None:
         n, rejected = f.positives.objects, f.positives.rejected
@@ -192,46 +187,41 @@ def tiles(f: Findings) -> list[tuple[str, str, str]]:
 
 
 def biases(f: Findings) -> list[tuple[str, str]]:
-    """Names and messages of the checks for bias that fired."""
+    """Return names and messages of the checks for bias that fired."""
     found = f.manifest.get("biases") or {}
-    return [(_heading(name), plain(message, _LONGEST_MESSAGE)) for name, message in found.items()]
+    return [(_heading(name), plain(message, _MAX_MESSAGE)) for name, message in found.items()]
 
 
 def limits(f: Findings) -> list[str]:
-    """What the numbers do not promise."""
+    """Return what the numbers do not promise."""
     o = f.overall
     calibrated = "Thresholds were set on calibration objects from training"
     if retrain := _retraining(f):
-        follows = f"{calibrated}, anew at each refit ({retrain}). In between they do not follow drift."
+        thresholds = (
+            f"{calibrated}, and again at each refit ({retrain}). In between they do not follow drift."
+        )
     else:
-        follows = (
-            f"{calibrated} and then left alone. Under drift both the share that is rejected and the "
-            "quality of what is kept move; nothing holds them where they were."
+        thresholds = (
+            f"{calibrated} and then fixed. Under drift the rejection rate and the error of the kept change."
         )
     return [
-        "This is the past. What comes next may drift faster, or elsewhere.",
-        follows,
-        "Labels are taken as true. Where they are wrong or came late, so are these figures.",
+        "This is the past. Future objects may drift faster, or in other ways.",
+        thresholds,
+        "Labels are taken as true. Wrong or late labels make these figures wrong, too.",
         f"Not every rejected answer is wrong ({o.rejected - o.caught:,} of {o.rejected:,} were right), and "
         f"not every kept one is right ({o.errors - o.caught:,} of {o.objects - o.rejected:,} were wrong).",
-        "Figures of the kept leave out what was rejected. Somebody has to look at that, or do without: "
-        f"{o.rejected / len(f.periods):,.0f} objects a {f.unit} on average.",
+        "Figures of the kept leave out the rejected. Someone has to review those, or they stay unanswered: "
+        f"{o.rejected / len(f.periods):,.0f} objects per {f.unit} on average.",
         "Credibility is not the probability that an answer is right.",
         "Rejectors are comparable only where they reject the same share. Small differences can be chance: "
         "repeat the backtest with other seeds.",
-        "With one measure that orders objects as the detector's own score does, thresholds on that score "
-        "would have picked the same objects.",
+        "If the measure orders objects as the detector's own score does, thresholds on that score would "
+        "have rejected the same objects.",
     ]
 
 
-def not_drawn(f: Findings) -> str:
-    """How many rejectors are not drawn over time; nothing if all are."""
-    left_out = len(f.rejectors) - len(f.over_time)
-    return counted(left_out, "more rejector") if left_out else ""
-
-
 def manifest(f: Findings) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Headings, with names and values; without the biases, which the page already has."""
+    """Return headings with names and values; biases are elsewhere on the page."""
     groups: dict[str, dict[str, Any]] = {"Run": {}}
     for key, value in f.manifest.items():
         if isinstance(value, dict):
@@ -239,28 +229,27 @@ def manifest(f: Findings) -> list[tuple[str, list[tuple[str, str]]]]:
         else:
             groups["Run"]["SHA-256 of the data" if key == "data" else _heading(key)] = value
     groups.pop("Biases", None)
-    sections = []
-    room = _ROOM_FOR_MANIFEST
+    sections, room = [], _MAX_MANIFEST
     for heading, values in groups.items():
         unit = "s" if heading == "Seconds" else ""
         entries = [(plain(name), _value(value, unit)) for name, value in values.items()]
         room -= sum(len(name) + len(text) for name, text in entries)
-        sections.append((heading, entries if room > 0 else [("", "left out, as it is too long")]))
+        sections.append((heading, entries if room > 0 else [("", "too long to show")]))
     return sections
 
 
 def rejector_names(f: Findings) -> list[str]:
-    """The rejectors' names, presentable and distinct."""
+    """Return printable and distinct names of the rejectors."""
     return distinct(rejector.name for rejector in f.rejectors)
 
 
 def positive_name(f: Findings) -> str:
-    """The positive class by name, empty if there is none."""
+    """Return the name of the positive class, empty if there is none."""
     return "".join(map(plain, f.positive))
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share in percent; 0% and 100% only where it is exactly that."""
+    """Return a share in percent, where only exactly 0 and 1 are 0% and 100%."""
     if math.isnan(share):
         return UNDEFINED
     if share in (0, 1):
@@ -274,24 +263,13 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{share:.{digits}%}"
 
 
-def decimal(value: float, digits: int = 3) -> str:
-    """A metric with this many decimals."""
-    return UNDEFINED if math.isnan(value) else f"{value:.{digits}f}"
-
-
 def ratio(part: float, whole: float) -> float:
-    """A share of a whole; NaN if there is no whole."""
+    """Return a share of a whole, NaN if the whole is zero."""
     return part / whole if whole else math.nan
 
 
-def counted(n: int, noun: str) -> str:
-    """A number and its noun: 1 month, 72 months."""
-    plural = noun + ("es" if noun.endswith("ss") else "s")
-    return f"{n:,} {noun if n == 1 else plural}"
-
-
-def plain(text: Any, length: int = _LONGEST_NAME) -> str:
-    """Any text on one line, without control characters, its middle left out if it is long."""
+def plain(text: Any, length: int = _MAX_NAME) -> str:
+    """Return text on one line, without control characters, and without its middle if it is long."""
     line = " ".join(str(text).split())
     if not line.isprintable():
         line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
@@ -299,7 +277,7 @@ def plain(text: Any, length: int = _LONGEST_NAME) -> str:
 
 
 def distinct(names: Iterable[Any]) -> list[str]:
-    """Names as `plain` shows them; those it makes equal are numbered."""
+    """Return names as `plain` shows them, numbered where these are equal."""
     seen: dict[str, int] = {}
     shown = []
     for name in map(plain, names):
@@ -315,7 +293,7 @@ def _tested(f: Findings) -> str:
 def _training(train: Any) -> str:
     if isinstance(train, list | tuple):
         return " up to ".join(plain(time, 24) for time in train)
-    return plain(train) if str(train).startswith("rows") else f"what is older than {plain(train, 24)}"
+    return plain(train) if str(train).startswith("rows") else f"objects older than {plain(train, 24)}"
 
 
 def _retraining(f: Findings) -> str:
@@ -328,9 +306,9 @@ def _metric_of_kept(f: Findings) -> str:
     if math.isnan(first.all):
         return _undefined(f, "all")
     if math.isnan(first.kept):
-        return f"{_undefined(f, 'kept')}, against {decimal(first.all, 2)} of all"
-    equal = decimal(first.kept, 2) == decimal(first.all, 2) and first.kept != first.all
-    kept, everything = (decimal(value, 3 if equal else 2) for value in (first.kept, first.all))
+        return f"{_undefined(f, 'kept')}, against {figure(first.all, 2)} of all"
+    equal = figure(first.kept, 2) == figure(first.all, 2) and first.kept != first.all
+    kept, everything = (figure(value, 3 if equal else 2) for value in (first.kept, first.all))
     if first.kept > first.all:
         return f"{f.metric} of the kept answers is {kept} against {everything} of all"
     if first.kept < first.all:
@@ -341,8 +319,8 @@ def _metric_of_kept(f: Findings) -> str:
 
 def _undefined(f: Findings, subset: str) -> str:
     if subset == "all":
-        return f"F1 is undefined, as class {positive_name(f)} neither occurs nor is predicted"
-    return f"F1 of the kept answers is undefined, as none of them is or is called class {positive_name(f)}"
+        return f"F1 is undefined, since class {positive_name(f)} neither occurs nor is predicted"
+    return f"F1 of the kept answers is undefined, since none of them is or is called class {positive_name(f)}"
 
 
 def _heading(name: Any) -> str:
@@ -357,5 +335,5 @@ def _value(value: Any, unit: str) -> str:
     if isinstance(value, float):
         return f"{value:,.2f} {unit}".strip()
     text = str(value)
-    shown = plain(text, _LONGEST_VALUE)
-    return shown if len(text) <= _LONGEST_VALUE else f"{shown} ({len(text):,} characters, shortened)"
+    shown = plain(text, _MAX_VALUE)
+    return shown if len(text) <= _MAX_VALUE else f"{shown} ({len(text):,} characters, shortened)"

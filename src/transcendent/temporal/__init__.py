@@ -1,22 +1,20 @@
 """Evaluation over time: periods, splits, bias checks and backtests."""
 
 from transcendent.temporal.backtest import backtest as backtest
-from transcendent.temporal.bias import Bias, downsample, find_biases, report_biases
+from transcendent.temporal.bias import Bias, downsample, find_biases
 from transcendent.temporal.labelling import Retraining
-from transcendent.temporal.periods import Periods, TimeSplit, cut_periods, time_split
+from transcendent.temporal.periods import TimeSplit, cut_periods, time_split
 from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest
 
 __all__ = [
     "Backtest",
     "Bias",
-    "Periods",
     "RepeatedBacktest",
     "Retraining",
     "TimeSplit",
     "cut_periods",
     "downsample",
     "find_biases",
-    "report_biases",
     "time_split",
 ]

@@ -1,36 +1,25 @@
-"""Rejectors run over past data, period by period."""
+"""Backtests: rejectors run over past data, period by period."""
 
-import inspect
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, Required, TypedDict, Unpack, overload
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import indexable
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import (
-    AnyArray,
-    IntArray,
-    as_labels,
-    count_rows,
-    take_rows,
-    unlabelled_rows,
-)
-from transcendent._utils.cells import check_names, pointing_into
+from transcendent._utils.arrays import AnyArray, IntArray, as_labels, count_rows, take_rows, unlabelled_rows
+from transcendent._utils.cells import check_names, locating_bad_value
 from transcendent._utils.estimators import has_own_seed, seeded
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
 from transcendent._utils.text import some
-from transcendent.decisions import Rejector
-from transcendent.evaluators.training import what_learns
-from transcendent.monitoring.drift import can_be_monitored
-from transcendent.rejectors import Traits
+from transcendent.decisions import Answers, declared, is_rejector
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
 from transcendent.temporal.checkpoints import (
     check_place,
@@ -42,14 +31,14 @@ from transcendent.temporal.checkpoints import (
 from transcendent.temporal.labelling import Retraining
 from transcendent.temporal.periods import Calendar, TimeSplit, time_split
 from transcendent.temporal.repeated import RepeatedBacktest, repeat
-from transcendent.temporal.result import Backtest, tight
-from transcendent.temporal.running import Outcome, Run, run_rejector
+from transcendent.temporal.result import Backtest, as_text_array
+from transcendent.temporal.running import Outcome, Run, features_of, run_rejector
 
 
 class _Options(TypedDict, total=False):
-    """The optional parameters of `backtest`, without its seed."""
+    """The keyword parameters of `backtest`, without its seed."""
 
-    labels: Any
+    train: Required[Any]
     period: Calendar | None
     pos_label: Any
     chronological: bool
@@ -69,25 +58,11 @@ _Seeds = Sequence[int] | IntArray
 
 @overload
 def backtest(
-    rejectors: Any,
-    X: Any,
-    y: Any,
-    times: Any,
-    *,
-    train: Any,
-    random_state: int = 0,
-    **options: Unpack[_Options],
+    rejectors: Any, X: Any, y: Any, times: Any, *, random_state: int = 0, **options: Unpack[_Options]
 ) -> Backtest: ...
 @overload
 def backtest(
-    rejectors: Any,
-    X: Any,
-    y: Any,
-    times: Any,
-    *,
-    train: Any,
-    random_state: _Seeds,
-    **options: Unpack[_Options],
+    rejectors: Any, X: Any, y: Any, times: Any, *, random_state: _Seeds, **options: Unpack[_Options]
 ) -> RepeatedBacktest: ...
 def backtest(
     rejectors: Any,
@@ -96,7 +71,6 @@ def backtest(
     times: Any,
     *,
     train: Any,
-    labels: Any = None,
     period: Calendar | None = "month",
     pos_label: Any = None,
     chronological: bool = False,
@@ -111,49 +85,48 @@ def backtest(
     n_jobs: int | None = None,
     verbose: bool = True,
 ) -> Backtest | RepeatedBacktest:
-    """Fit rejectors on the past and let them decide what came later, period by period.
+    """Fit rejectors on the past, and decide with them on what came later, period by period.
 
     Parameters
     ----------
     rejectors : rejector, list or dict of rejectors
-        Unfitted evaluators or baselines. They are cloned, not changed. In a dict the keys name them.
+        Unfitted evaluators or baselines, which are cloned. In a dict the keys name them.
     X, y, times : arrays of n rows
-        The data: rows, labels, and when each was seen. They are matched by position; the index of a frame or
-        series is not consulted.
+        The rows, their labels, and when each was seen. They are matched by position; the index of a frame or
+        series is ignored. For rejectors that judge scores, such as `ScoreEvaluator`, X is the detector's
+        `Answers`.
     train : time, (time, time) or bool array
-        The end of the training window, its start and end, or a mask of its rows. What is not older is tested.
-    labels : array of n rows or None
-        The detector's answers, for rejectors that judge scores: ``X`` then holds scores, as `ScoreEvaluator`
-        takes them, and the training window calibrates.
+        The end of the training window, its start and end, or a mask of its rows. Later rows are tested; with
+        a mask, all others.
     period : {"year", "quarter", "month", "week", "day"} or None
-        How test objects are grouped; None takes ``times`` as the names of periods.
+        Length of a test period; None takes ``times`` as the names of periods.
     pos_label : label or None
-        The positive class; by default the second of two in training, with more classes none.
+        The positive class; by default the second of two classes in training, or none of more.
     chronological : bool
-        Give ``times`` to the rejectors' ``fit``, so that the most recent training rows calibrate; rejectors
-        that do not take them are refused. By default a random part of the training rows calibrates.
+        Pass ``times`` to ``fit``, so that the most recent training rows calibrate; raises if a rejector does
+        not accept them. By default a random part of the training rows calibrates.
     retrain : Retraining or None
-        Labels a period that join the training rows, and how often to refit; None fits once.
+        Number of labels per period that join the training rows, and how often to refit; None fits once.
     monitor : float or None
-        Watch every `InductiveEvaluator` and `ScoreEvaluator` by a `DriftMonitor` with this threshold, which
-        starts anew whenever the rejector has learnt; ``monitors`` of the result says what it saw.
+        Threshold of a `DriftMonitor` of every `InductiveEvaluator` and `ScoreEvaluator`. It restarts whenever
+        the rejector learns. Its evidence and alarms are in ``monitors`` of the result.
     class_ratio : dict or None
-        The share of classes in deployment, checked if given.
+        The shares of classes in deployment, to be compared with those of the test rows.
     allow : collection of str
-        Names of biases to ignore; see `find_biases`. The others are refused or warned about.
+        Names of biases to ignore; see `find_biases`. The others raise or warn.
     unlabelled : {"refuse", "drop"}
-        What to do with rows whose label is missing (None, NaN, NA): an error, or leave them out. The
-        manifest counts the rows left out.
+        Whether rows without a label (None, NaN, NA) raise an error or are left out. The manifest has the
+        number of rows left out.
     folder : path or None
-        Save progress here, so that the same call resumes an interrupted run. The finished result is saved
-        here too, and read by the same call instead of being computed again.
+        Folder for progress and the result. The same call resumes an interrupted run, and reads a finished
+        one.
     fresh : bool
-        Remove the backtest that the folder holds, if any, and start anew.
+        Remove the backtest in the folder, if any, and start again.
     random_state : int or sequence of int
         Seeds every rejector, detector and judge whose own ``random_state`` is None, and the choice of labels.
         Several seeds give one run each, in ``seed-0``, ``seed-1``, … of the folder, and a `RepeatedBacktest`.
     n_jobs : int or None
-        How many rejectors run at once, in processes.
+        Number of rejectors that run at once, in processes.
     verbose : bool
         Show progress on a terminal or in a notebook.
 
@@ -169,20 +142,20 @@ def backtest(
     >>> result.periods[:3], result.table["f1"].shape
     (('2020-05', '2020-06', '2020-07'), (48,))
     """
-    named = _named(rejectors, chronological, labels is not None)
+    named = _named(rejectors, chronological, isinstance(X, Answers))
     if not isinstance(retrain, Retraining | None):
-        raise TypeError(f"retrain is a Retraining such as Retraining(50), not {retrain!r}.")
+        raise TypeError(f"retrain must be a Retraining such as Retraining(50), not {retrain!r}.")
     if retrain is not None:
         _check_learning(named, retrain)
     if monitor is not None:
         _check_monitor(named, monitor)
     check_names(X)
-    n_rows, rows, pointing = count_rows(y), _labelled_rows(y, unlabelled), pointing_into(X)
+    n_rows, rows, locating = count_rows(y), _labelled_rows(y, unlabelled), locating_bad_value(X)
     X, y, split = _checked(X, y, times, train, period, rows)
-    answers = None if labels is None else _checked_answers(labels, rows, n_rows)
     pos_label = positive_label(y[split.train], pos_label)
-    biases = find_biases(X, y, split, pos_label=pos_label, class_ratio=class_ratio)
-    report_biases(biases, allow, stacklevel=2)
+    biases = find_biases(features_of(X), y, split, pos_label=pos_label, class_ratio=class_ratio)
+    report_biases(biases, allow)
+    held = (X.labels, X.scores) if isinstance(X, Answers) else (X,)
     manifest = {
         "rejectors": {},
         "train": train if np.ndim(train) == 0 or isinstance(train, tuple) else "rows of a mask",
@@ -193,13 +166,13 @@ def backtest(
         "random_state": 0,
         "biases": {bias.name: bias.message for bias in biases},
         "unlabelled": n_rows - len(rows),
-        "data": digest(X, y, split.times, split.train, split.test, rows, [] if answers is None else answers),
+        "data": digest(*held, y, split.times, split.train, split.test, rows),
     }
     if monitor is not None:
         manifest["monitor"] = float(monitor)
-    run = Run(X, y, answers, rows, split, chronological, retrain, monitor, pos_label, manifest)
+    run = Run(X, y, rows, split, chronological, retrain, monitor, pos_label, manifest)
     run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
-    with pointing:  # to rows as they were given, not to those of a period
+    with locating:  # here, so that errors name rows of X rather than rows of a period
         if isinstance(random_state, Sequence | np.ndarray):
             _warn_of_own_seeds(named)
             return repeat(partial(run_seed, several=True), random_state, folder)
@@ -217,7 +190,7 @@ def _run_seed(
     verbose: bool,
     several: bool = False,
 ) -> Backtest:
-    """Run every rejector with one seed, or read what a folder holds of that run."""
+    """Run every rejector with one seed; resume or read the run if the folder has it."""
     named = {name: seeded(rejector, seed) for name, rejector in rejectors.items()}
     described = {name: describe(rejector) for name, rejector in named.items()}
     manifest = plain(run.manifest | {"rejectors": described, "random_state": seed})
@@ -260,46 +233,46 @@ def _run_seed(
 def _warn_of_own_seeds(rejectors: dict[str, Any]) -> None:
     if own := [name for name, rejector in rejectors.items() if has_own_seed(rejector)]:
         warnings.warn(
-            f"{some(own)}: a random_state that is set stays the same with every seed, and the intervals "
-            "leave out the chance in it. Leave it at None.",
+            f"{some(own)}: a random_state that is set is the same in every run, so the intervals do not "
+            "cover its chance. Leave it at None.",
             stacklevel=3,
         )
 
 
 def _check_learning(rejectors: Mapping[str, Any], retrain: Retraining) -> None:
-    """Refuse rejectors that cannot learn what they are to learn."""
+    """Raise if a rejector cannot learn as ``retrain.what`` says."""
     for name, rejector in rejectors.items():
         try:
-            what_learns(rejector, retrain.learns)
+            declared(rejector).what_learns(retrain.what)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
 
 
 def _check_monitor(rejectors: Mapping[str, Any], threshold: float) -> None:
     if not isinstance(threshold, int | float | np.number) or not threshold > 1:
-        raise ValueError(f"monitor is the threshold of its alarm, more than 1, not {threshold!r}.")
-    if not any(map(can_be_monitored, rejectors.values())):
-        raise ValueError("monitor watches an InductiveEvaluator or a ScoreEvaluator, and there is none.")
+        raise ValueError(f"monitor must be the threshold of an alarm, more than 1, not {threshold!r}.")
+    if not any(declared(rejector).can_be_monitored for rejector in rejectors.values()):
+        raise ValueError("monitor needs an InductiveEvaluator or a ScoreEvaluator, and there is none.")
 
 
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:
-    """Positions of the rows that have a label; unless they are to be dropped, the others are refused."""
+    """Return the positions of the rows with a label; unless "drop", raise if others lack one."""
     if unlabelled not in ("refuse", "drop"):
         raise ValueError(f"unlabelled must be 'refuse' or 'drop', not {unlabelled!r}.")
     if unlabelled == "refuse":
         try:
             return np.arange(len(as_labels(y)))
         except ValueError as error:
-            raise ValueError(f"{error} Here unlabelled='drop' does that.") from None
+            raise ValueError(f"{error} In a backtest, unlabelled='drop' does that.") from None
     return np.setdiff1d(np.arange(len(y)), unlabelled_rows(y))
 
 
 def _checked(
     X: Any, y: Any, times: Any, train: Any, period: Calendar | None, rows: IntArray
 ) -> tuple[Any, AnyArray, TimeSplit]:
-    """Some of the rows, their labels, and how time splits them."""
+    """Return the given rows of X, their labels, and their split by time."""
     if times is None:
-        raise ValueError("times is None: a backtest needs to know when each row was seen.")
+        raise ValueError("times is None: pass the time at which each row was seen.")
     n_rows = count_rows(y)
     X, y = indexable(X, y)
     if len(times) != n_rows:
@@ -308,32 +281,25 @@ def _checked(
         X, y, times = (take_rows(values, rows) for values in (X, y, times))
         if np.ndim(train) == 1 and not isinstance(train, tuple):
             train = np.asarray(train)[rows]
-    labels = tight(as_labels(y))
+    labels = as_text_array(as_labels(y))
     if labels.dtype == object:
-        raise ValueError("y has labels of several types.")
+        raise ValueError("y has labels of several types: convert them to one.")
     try:
         return X, labels, time_split(times, train=train, period=period)
     except ValueError as error:
         if "row " not in str(error) or len(rows) == n_rows:
             raise
-        raise ValueError(f"{error} (Rows are counted without those that have no label.)") from None
-
-
-def _checked_answers(labels: Any, rows: IntArray, n: int) -> AnyArray:
-    """The detector's answers about some of n rows."""
-    if len(labels) != n:
-        raise ValueError(f"labels has {len(labels)} entries for {n} rows.")
-    return as_labels(take_rows(labels, rows), "labels")
+        raise ValueError(f"{error} (Rows without a label are not counted.)") from None
 
 
 def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
     split = run.split
-    in_order = split.test[np.concatenate(split.periods.rows)]
+    tested = split.test[np.concatenate(split.periods.rows)]
     return Backtest(
         periods=split.periods.labels,
         period=np.sort(split.periods.codes),
-        rows=run.numbers[in_order],
-        y=run.y[in_order],
+        rows=run.numbers[tested],
+        y=run.y[tested],
         answers={name: outcome.answers for name, outcome in outcomes.items()},
         classes=np.unique(run.y[np.concatenate([split.train, split.test])]),
         pos_label=run.pos_label,
@@ -350,7 +316,7 @@ def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
     )
 
 
-def _named(rejectors: Any, chronological: bool, labels_given: bool) -> dict[str, Any]:
+def _named(rejectors: Any, chronological: bool, of_answers: bool) -> dict[str, Any]:
     if isinstance(rejectors, Mapping):
         pairs = [(str(name), rejector) for name, rejector in rejectors.items()]
     else:
@@ -358,22 +324,21 @@ def _named(rejectors: Any, chronological: bool, labels_given: bool) -> dict[str,
         pairs = [(type(rejector).__name__, rejector) for rejector in several]
     named = dict(pairs)
     if not named:
-        raise ValueError("there are no rejectors to test.")
+        raise ValueError("there are no rejectors to test: pass at least one.")
     if len(named) < len(pairs):
-        raise ValueError("several rejectors have one name; give a dict that names them.")
+        raise ValueError("several rejectors have the same name: pass a dict of names and rejectors.")
     for name, rejector in named.items():
-        judges = hasattr(rejector, "fit") and hasattr(rejector, "decide") and not isinstance(rejector, type)
-        if judges and (takes_labels := Traits.of(rejector).takes_labels) != labels_given:
+        if not is_rejector(rejector) or not hasattr(rejector, "fit"):
             raise TypeError(
-                f"{name} judges scores: give the detector's answers, too: labels=..."
-                if takes_labels
-                else f"labels are for rejectors that judge scores, such as ScoreEvaluator; {name} does not."
+                f"{name} is not a rejector but {rejector!r:.60}. Wrap a detector, as in "
+                "InductiveEvaluator(detector); pass several rejectors as a dict of names and rejectors."
             )
-        if not judges or not (takes_labels or isinstance(rejector, Rejector)):
+        if declared(rejector).judges_scores != of_answers:
             raise TypeError(
-                f"{name} is not a rejector but {rejector!r:.60}; a detector is wrapped in one, such as "
-                "InductiveEvaluator(detector), and several are given as a dict of names and rejectors."
+                f"{name} judges scores, not rows: pass the detector's Answers(labels, scores) as X."
+                if not of_answers
+                else f"Answers are for rejectors that judge scores, such as ScoreEvaluator; {name} does not."
             )
-        if chronological and "times" not in inspect.signature(rejector.fit).parameters:
-            raise ValueError(f"chronological: {name} does not calibrate on the most recent rows.")
+        if chronological and not declared(rejector).takes_times:
+            raise ValueError(f"chronological=True: {name} cannot calibrate on the most recent rows.")
     return named

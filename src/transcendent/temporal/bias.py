@@ -1,4 +1,4 @@
-"""Checks for the biases that make results over time look better than they are (TESSERACT's C1 to C3)."""
+"""Checks for biases that make results over time too good (constraints C1 to C3 of TESSERACT)."""
 
 import warnings
 from collections.abc import Collection, Mapping
@@ -8,15 +8,10 @@ import numpy as np
 from scipy.stats import binom, ks_2samp
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import (
-    AnyArray,
-    BoolArray,
-    IntArray,
-    abbreviate,
-    as_labels,
-)
+from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, abbreviate, as_labels
 from transcendent._utils.dates import first_and_last
 from transcendent._utils.digests import row_digests
+from transcendent._utils.text import some
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 
@@ -30,16 +25,16 @@ _FEW = 10
 
 
 class Bias(NamedTuple):
-    """A way in which a split would mislead.
+    """A reason why results of a split would be misleading.
 
     Attributes
     ----------
     name : str
-        Which check found it.
+        The check that found it.
     message : str
-        What is wrong, in figures, and the way out.
+        What is wrong, with numbers, and the way out.
     refuses : bool
-        Whether a backtest stops over it, rather than warn.
+        Whether a backtest raises an error rather than a warning.
     """
 
     name: BiasName
@@ -48,32 +43,27 @@ class Bias(NamedTuple):
 
 
 def find_biases(
-    X: Any,
-    y: Any,
-    split: TimeSplit,
-    *,
-    pos_label: Any = None,
-    class_ratio: Mapping[Any, float] | None = None,
+    X: Any, y: Any, split: TimeSplit, *, pos_label: Any = None, class_ratio: Mapping[Any, float] | None = None
 ) -> list[Bias]:
-    """Find everything about a split that would make its results misleading.
+    """Find the biases of a split that would make its results misleading.
 
     Parameters
     ----------
     X, y : arrays of n rows
-        The data that were split.
+        The rows and their labels.
     split : TimeSplit
-        Which rows train, calibrate and are tested.
+        The rows that train, calibrate and are tested.
     pos_label : label or None
-        The positive class; by default the second of two in training. Checks that are about two classes are
-        left out when there are more and none is named.
+        The positive class; by default the second of two in training. With more classes and none named, checks
+        of two classes are skipped.
     class_ratio : dict or None
-        The share of classes in deployment, such as ``{1: 0.1}``; not checked unless given.
+        The shares of classes in deployment, such as ``{1: 0.1}``; not checked by default.
 
     Returns
     -------
     list of Bias
         ``training_after_test``: a training or calibration row is newer than a test row. ``class_windows``:
-        the classes come from different times, so that age gives the class away. ``class_ratio``: the test
+        the classes come from different times, so a row's age reveals its class. ``class_ratio``: the test
         rows do not have the shares of deployment. ``duplicates``: test rows repeat training rows.
         ``few_positives``: periods with too few positive objects for their metrics to mean much.
 
@@ -106,47 +96,34 @@ def find_biases(
     return [bias for bias in found if bias is not None]
 
 
-def report_biases(biases: list[Bias], allow: Collection[str] = (), *, stacklevel: int = 2) -> None:
-    """Raise biases that refuse, and warn of the others.
-
-    Parameters
-    ----------
-    biases : list of Bias
-        What `find_biases` found.
-    allow : collection of str
-        Names of biases to ignore.
-    stacklevel : int
-        Which caller the warnings point at, counted from this function.
-    """
+def report_biases(biases: list[Bias], allow: Collection[str] = ()) -> None:
+    """Raise the first bias that refuses a backtest, or warn of all; ignore those that are allowed."""
     allow = [allow] if isinstance(allow, str) else allow
-    unknown = set(allow) - set(get_args(BiasName))
-    if unknown:
+    if unknown := set(allow) - set(get_args(BiasName)):
         raise ValueError(f"there are no biases named {sorted(unknown)}; the names are {get_args(BiasName)}.")
     reported = [bias for bias in biases if bias.name not in allow]
-    for bias in reported:
+    for bias in sorted(reported, key=lambda bias: not bias.refuses):
+        text = f"{bias.name}: {bias.message}"
         if bias.refuses:
-            raise TemporalBiasError(
-                f"{bias.name}: {bias.message} (allow={[bias.name]!r} continues regardless)"
-            )
-    for bias in reported:
-        warnings.warn(f"{bias.name}: {bias.message}", TemporalBiasWarning, stacklevel=stacklevel + 1)
+            raise TemporalBiasError(f"{text} (allow={[bias.name]!r} continues regardless)")
+        warnings.warn(text, TemporalBiasWarning, stacklevel=3)  # at the caller of backtest
 
 
 def downsample(
     y: Any, ratio: Mapping[Any, float], *, groups: Any = None, random_state: Any = None
 ) -> IntArray:
-    """Draw rows to keep, in their order, so that a class has a given share.
+    """Draw rows so that a class has a given share; return their positions in order.
 
     Parameters
     ----------
     y : array of shape (n,)
         Labels.
     ratio : dict of one label
-        The class and its share, such as ``{1: 0.1}``. Rows of it are dropped if it has too many, rows of the
-        others (all alike) if it has too few.
+        The class and its share, such as ``{1: 0.1}``. If its share is too large, rows of it are dropped;
+        otherwise rows of all other classes, with equal chances.
     groups : Periods, array of shape (n,) or None
-        Reach the share within each group, for example each period. A group that has nothing but the class, or
-        nothing of it, is kept as it is.
+        Groups, such as the periods of `cut_periods`, that each get the share. A group with only the class, or
+        without it, is left as it is.
     random_state : int, RandomState or None
         Seeds the draw.
 
@@ -161,30 +138,30 @@ def downsample(
     """
     labels = as_labels(y)
     if len(ratio) != 1:
-        raise ValueError(f"ratio names one class and its share, such as {{1: 0.1}}, not {dict(ratio)!r}.")
+        raise ValueError(f"ratio must be one class and its share, such as {{1: 0.1}}, not {dict(ratio)!r}.")
     ((label, share),) = ratio.items()
     if not 0 < share < 1:
-        raise ValueError(f"a share lies between 0 and 1 (exclusive), not {share!r}.")
+        raise ValueError(f"the share must be between 0 and 1 (exclusive), not {share!r}.")
     if label not in labels:
         raise ValueError(f"{label!r} is not one of {abbreviate(np.unique(labels))}.")
     generator = check_random_state(random_state)
-    parts = np.zeros(len(labels), dtype=np.intp)
+    codes = np.zeros(len(labels), dtype=np.intp)
     if groups is not None:
         given = groups.codes if isinstance(groups, Periods) else np.asarray(groups)
         if given.shape != labels.shape:
             raise ValueError(f"groups must have one entry per row: {labels.shape}, got {given.shape}.")
-        parts = np.unique(given, return_inverse=True)[1]
+        codes = np.unique(given, return_inverse=True)[1]
     kept: list[IntArray] = []
-    for part in range(parts.max() + 1):
-        of_class = np.flatnonzero((parts == part) & (labels == label))
-        others = np.flatnonzero((parts == part) & (labels != label))
+    for group in range(codes.max() + 1):
+        of_class = np.flatnonzero((codes == group) & (labels == label))
+        others = np.flatnonzero((codes == group) & (labels != label))
         n_class, n_others = _sizes(len(of_class), len(others), share / (1 - share))
         kept += [generator.permutation(of_class)[:n_class], generator.permutation(others)[:n_others]]
     return np.sort(np.concatenate(kept))
 
 
 def _sizes(n_class: int, n_others: int, odds: float) -> tuple[int, int]:
-    """How many of each to keep, so that there are ``odds`` times as many of the class."""
+    """Return the numbers to keep, so that the class has ``odds`` times as many rows as the others."""
     if n_class == 0 or n_others == 0:
         return n_class, n_others
     if n_class > n_others * odds:
@@ -193,7 +170,7 @@ def _sizes(n_class: int, n_others: int, odds: float) -> tuple[int, int]:
 
 
 def positive_label(trained: AnyArray, pos_label: Any) -> Any:
-    """The positive class: the one named, else the second of two that were trained on, else None."""
+    """Return the positive class: the given one, else the second of two in training, else None."""
     classes = np.unique(trained)
     if pos_label is None:
         return classes[1].item() if len(classes) == 2 else None
@@ -212,13 +189,12 @@ def _training_after_test(times: AnyArray, seen: IntArray, test: IntArray) -> Bia
     return Bias(
         "training_after_test",
         f"{len(late):,} of {len(seen):,} training rows are newer than the oldest test row: training goes up "
-        f"to {end}, testing begins at {start}. "
-        "Train on rows that are all older.",
+        f"to {end}, testing begins at {start}. Train only on rows that are older.",
         refuses=True,
     )
 
 
-def _class_windows(times: AnyArray, is_positive: BoolArray | None, rows: IntArray, part: str) -> Bias | None:
+def _class_windows(times: AnyArray, is_positive: BoolArray | None, rows: IntArray, use: str) -> Bias | None:
     if is_positive is None:
         return None
     when = np.unique(times[rows], return_inverse=True)[1]
@@ -231,29 +207,29 @@ def _class_windows(times: AnyArray, is_positive: BoolArray | None, rows: IntArra
         return None
     return Bias(
         "class_windows",
-        f"the classes of the {part} rows come from different times: their distributions over time are "
-        f"{apart:.2f} apart (0 same, 1 disjoint), so that a row's age gives its class away. Take the classes "
+        f"the classes of the {use} rows come from different times: their distributions over time are "
+        f"{apart:.2f} apart (0 same, 1 disjoint), so a row's age reveals its class. Take the classes "
         "from the same window.",
         refuses=apart == 1.0,
     )
 
 
 def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float] | None) -> Bias | None:
-    """Beyond what chance allows, and by more than a quarter of the rarer side."""
+    """Compare shares; report a difference beyond chance and above a quarter of the rarer side."""
     if not isinstance(ratio, Mapping | None):
-        raise TypeError(f"class_ratio is a dict such as {{1: 0.1}}, not {ratio!r}.")
+        raise TypeError(f"class_ratio must be a dict such as {{1: 0.1}}, not {ratio!r}.")
     for label, share in (ratio or {}).items():
         if label not in classes:
             raise ValueError(f"class_ratio names {label!r}, which is not one of {abbreviate(classes)}.")
         if not 0 < share < 1:
-            raise ValueError(f"class_ratio has shares between 0 and 1 (exclusive), not {share!r}.")
+            raise ValueError(f"class_ratio must have shares between 0 and 1 (exclusive), not {share!r}.")
         n, count = len(labels), int(np.sum(labels == label))
         unlikely = min(binom.cdf(count, n, share), binom.sf(count - 1, n, share)) < _CHANCE
         if unlikely and abs(count / n - share) > _RATIO_TOLERANCE * min(share, 1 - share):
             return Bias(
                 "class_ratio",
-                f"{count / n:.1%} of the test rows are {label!r}, but {share:.1%} are in deployment; "
-                "precision and F1 depend on it. Use downsample.",
+                f"{count / n:.1%} of the test rows are {label!r}, but {share:.1%} in deployment; precision "
+                "and F1 depend on this share. Use downsample.",
                 refuses=False,
             )
     return None
@@ -267,8 +243,8 @@ def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
         return None
     return Bias(
         "duplicates",
-        f"{int(repeated.sum()):,} of {len(test):,} test rows ({share:.1%}) equal a training row; they test "
-        "memory. Report results without them too.",
+        f"{int(repeated.sum()):,} of {len(test):,} test rows ({share:.1%}) equal a training row: they test "
+        "memory. Also report results without them.",
         refuses=False,
     )
 
@@ -279,12 +255,10 @@ def _few_positives(split: TimeSplit, is_positive: BoolArray | None) -> Bias | No
     short = np.flatnonzero((counts < _FEW) & (split.periods.counts > 0))
     if len(short) == 0:
         return None
-    named = ", ".join(f"{split.periods.labels[i]} ({counts[i]})" for i in short[:6])
-    more = f" and {len(short) - 6} more" if len(short) > 6 else ""
+    named = some([f"{split.periods.labels[i]} ({counts[i]})" for i in short])
     what = "objects" if is_positive is None else "positive objects"
     return Bias(
         "few_positives",
-        f"fewer than {_FEW} {what} in {named}{more}: figures of such periods are mostly chance. "
-        "Use longer periods.",
+        f"fewer than {_FEW} {what} in {named}: metrics of such periods are mostly chance. Use longer ones.",
         refuses=False,
     )

@@ -1,4 +1,4 @@
-"""Files of an unfinished backtest, from which it resumes."""
+"""Checkpoints of an unfinished backtest, from which it resumes."""
 
 import hashlib
 import json
@@ -12,11 +12,11 @@ from transcendent._utils.arrays import AnyArray, from_npz, to_npz
 from transcendent._utils.files import write_whole
 from transcendent.temporal.result import FILES, Backtest
 
-_WAY_OUT = "Give another folder, or replace it: fresh=True, or --fresh."
+_WAY_OUT = "Use another folder, or replace its backtest with fresh=True or --fresh."
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder whose files a backtest would overwrite though no backtest wrote them."""
+    """Raise if a folder has files that a backtest would overwrite but did not write."""
     checkpoints = folder / "checkpoints"
     if (checkpoints / "run.json").exists():
         return
@@ -24,21 +24,21 @@ def check_place(folder: Path) -> None:
     if checkpoints.exists() and (not checkpoints.is_dir() or any(checkpoints.iterdir())):
         there.append("checkpoints")
     if there:
-        raise ValueError(f"{folder} holds {there[0]}, which no backtest wrote. Give another folder.")
+        raise ValueError(f"{folder} holds {there[0]}, which no backtest wrote. Use another folder.")
 
 
 def is_backtest(folder: Path) -> bool:
-    """Return whether a folder has the manifest of a finished backtest, be it damaged."""
+    """Return whether a folder has the manifest, intact or damaged, of a finished backtest."""
     try:
         return "rejectors" in json.loads((folder / "manifest.json").read_text())
     except ValueError:
-        return (folder / "decisions.parquet").exists()  # damaged, and ours; `fresh` alone writes there
+        return (folder / "decisions.parquet").exists()  # a damaged manifest; only `fresh` replaces it
     except OSError:
         return False
 
 
 def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
-    """Open a folder for this run's periods; refuse one that holds periods of another run."""
+    """Create the folder for this run's periods; raise if it holds periods of another run."""
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(parents=True, exist_ok=True)
     written = checkpoints / "run.json"
@@ -50,23 +50,23 @@ def open_checkpoints(folder: Path, manifest: dict[str, Any]) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove the backtest that a folder holds, finished or not, and no other file."""
+    """Remove the files of a backtest, finished or not, from a folder, and no others."""
     remove_checkpoints(folder)
     for name in (*FILES, "report.html"):
         (folder / name).unlink(missing_ok=True)
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove what only an unfinished run needs."""
+    """Remove the checkpoints from a folder."""
     checkpoints = folder / "checkpoints"
     for path in [*checkpoints.glob("*.npz"), checkpoints / "run.json"]:
         path.unlink(missing_ok=True)
-    with suppress(OSError):  # there may be something else in it
+    with suppress(OSError):  # it may hold other files
         checkpoints.rmdir()
 
 
 def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
-    """Load the result of this run if it is finished."""
+    """Load the result of this run; None if it is not finished."""
     written = folder / "manifest.json"
     if not written.exists():
         return None
@@ -75,7 +75,7 @@ def finished(folder: Path, manifest: dict[str, Any]) -> Backtest | None:
 
 
 def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, AnyArray] | None:
-    """Read what a rejector decided in a period; None if it has not, or the file cannot be read."""
+    """Read a rejector's decisions of a period; None if there is no readable file."""
     if checkpoints is None or not (path := _file(checkpoints, name, period)).exists():
         return None
     try:
@@ -86,7 +86,7 @@ def read_period(checkpoints: Path | None, name: str, period: int) -> dict[str, A
 
 
 def write_period(checkpoints: Path | None, name: str, period: int, part: dict[str, AnyArray]) -> None:
-    """Write what a rejector decided in a period, whole or not at all."""
+    """Write a rejector's decisions of a period, atomically."""
     if checkpoints is not None:
         write_whole(_file(checkpoints, name, period), to_npz(part))
 
@@ -103,14 +103,14 @@ def _check_same(written: Path, here: dict[str, Any], folder: Path) -> None:
 
 
 def _difference(key: str, was: Any, now: Any) -> str:
-    """Where two values first differ, in words."""
+    """Describe the first difference between two values."""
     if isinstance(was, dict) and isinstance(now, dict):
         name = next(name for name in {**was, **now} if was.get(name) != now.get(name))
         return f"{key}: {_difference(name, was.get(name), now.get(name))}"
     if key == "data":
-        return "the data are not the same"
+        return "the data differ"
     if was is None or now is None:
-        return f"{key} is {'new' if was is None else 'not there any more'}"
+        return f"{key} is {'new' if was is None else 'missing'}"
     was, now = repr(was), repr(now)
     same = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), 0)
     start = max(0, same - 40)

@@ -1,4 +1,4 @@
-"""Time cut into periods, and rows split into training, calibration and test by time."""
+"""Periods of time, and splits of rows into training, calibration and test by time."""
 
 import re
 from dataclasses import dataclass
@@ -20,15 +20,7 @@ _LONGEST_GAP = {"year": 20, "quarter": 80, "month": 240, "week": 1044, "day": 73
 
 @dataclass(frozen=True)
 class Periods:
-    """Successive slices of time, and which of them each object falls into.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        The periods from the first to the last, those without objects included.
-    codes : int array of shape (n,)
-        Position in ``labels`` of each object's period.
-    """
+    """The names of successive periods, and for each object the position of its period among them."""
 
     labels: tuple[str, ...]
     codes: IntArray
@@ -38,27 +30,27 @@ class Periods:
 
     @cached_property
     def rows(self) -> list[IntArray]:
-        """For each period the positions of its objects, in their order."""
+        """The positions of each period's objects, in order."""
         return rows_by_code(self.codes, len(self))
 
     @property
     def counts(self) -> IntArray:
-        """Number of objects in each period."""
+        """The number of objects in each period."""
         return np.bincount(self.codes, minlength=len(self.labels))
 
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """Rows to train on, to calibrate on, and to test on, period by period.
+    """Rows to train on, to calibrate on, and to test on by period.
 
     Attributes
     ----------
     train, calibration, test : int arrays
         Row positions in the order of time; ``calibration`` is empty unless a window for it was given.
     periods : Periods
-        Those of the test rows; its positions count within ``test``.
+        The periods of the test rows, as from `cut_periods`; positions are within ``test``.
     times : array of shape (n,)
-        When each row of the data was seen, as dates or labels that sort.
+        When each row was seen, as dates or names that sort.
     """
 
     train: IntArray
@@ -69,18 +61,21 @@ class TimeSplit:
 
 
 def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
-    """Cut time into calendar years, quarters, months, ISO weeks or days, or take ``times`` as labels.
+    """Cut time into calendar years, quarters, months, ISO weeks or days, or take ``times`` as periods.
 
-    More than 20 years without an object are refused: a date such as 9999-12-31 or 1970-01-01 is wrong.
+    The result has ``labels``, the names of all periods from the first to the last, also of empty ones;
+    ``codes``, the position of each object's period; ``rows``, the positions of each period's objects; and
+    ``counts``, their numbers. A gap of more than 20 years raises an error, since a date such as 9999-12-31 or
+    1970-01-01 stands for a missing one.
 
     Parameters
     ----------
     times : array of shape (n,)
-        Dates as NumPy, pandas or datetime objects or ISO text (``2024-09-01``, ``20240901``, ``2024-09``,
-        ``2024-09-01T12:30:00+02:00``); numbers are not taken for dates. Without a calendar ``period``, labels
-        that sort in the order of time.
+        Dates of NumPy, pandas or datetime, or ISO text (``2024-09-01``, ``20240901``, ``2024-09``,
+        ``2024-09-01T12:30:00+02:00``); numbers are not dates. With ``period=None``, names or numbers that
+        sort in the order of time.
     period : {"year", "quarter", "month", "week", "day"} or None
-        Length of a period, aligned with the calendar (UTC). None takes ``times`` as the periods' labels.
+        Length of a period, aligned with the calendar (UTC). None takes ``times`` as the names of periods.
 
     Examples
     --------
@@ -106,11 +101,11 @@ def time_split(
         When each row was seen; as for `cut_periods`.
     train : time, (time, time) or array of bool
         The end of the training window (rows before it train, the rest are tested), its start and end, or a
-        mask of the rows in it.
+        mask of its rows.
     calibration : time or None
-        Rows of the training window from this time on calibrate instead.
+        Rows of the training window from this time on calibrate instead of training.
     period : {"year", "quarter", "month", "week", "day"} or None
-        Length of a test period; None takes ``times`` as the periods' labels.
+        Length of a test period; None takes ``times`` as the names of periods.
 
     Examples
     --------
@@ -148,7 +143,7 @@ def training_rows(times: Any, train: Any, period: Calendar | None) -> IntArray:
 
 
 def in_order_of_time(times: AnyArray) -> AnyArray:
-    """Times as ``fit`` takes them: names of periods become numbers, in their order."""
+    """Return times as ``fit`` accepts them: names of periods become numbers in the same order."""
     return np.unique(times, return_inverse=True)[1] if times.dtype.kind == "U" else times
 
 
@@ -159,19 +154,19 @@ def _labels(times: Any) -> AnyArray:
     if labels.dtype.kind == "O":
         labels = np.array(labels.tolist())
     if labels.dtype.kind == "O" or (labels.dtype.kind in "fmM" and np.isnan(labels).any()):
-        raise ValueError("times contains missing values or mixed types; every row needs its period.")
+        raise ValueError("times has missing values or mixed types: give every row its period.")
     if labels.dtype.kind == "U" and (out_of_order := _misplaced(np.unique(labels).tolist())):
         raise ValueError(
-            f"names of periods are taken in the order of text, which puts {out_of_order[0]!r} before "
-            f"{out_of_order[1]!r}. Pad their numbers with zeros, or give numbers or dates."
+            f"names of periods sort as text, which puts {out_of_order[0]!r} before {out_of_order[1]!r}. Pad "
+            "their numbers with zeros, or use numbers or dates."
         )
     return labels
 
 
 def _misplaced(names: list[str]) -> tuple[str, str] | None:
-    """Two names that differ in a number alone, the larger of which comes first."""
+    """Return two names that differ only in their numbers, if the larger number comes first."""
     numbered = [(re.sub(r"\d+", "0", n), [int(d) for d in re.findall(r"\d+", n)], n) for n in names]
-    numbered.sort(key=lambda each: each[0])  # stable: within a form, the order of text
+    numbered.sort(key=lambda each: each[0])  # stable, so names of one form stay in text order
     for (form, numbers, name), (next_form, next_numbers, next_name) in pairwise(numbered):
         if form == next_form and numbers > next_numbers:
             return name, next_name
@@ -179,7 +174,7 @@ def _misplaced(names: list[str]) -> tuple[str, str] | None:
 
 
 def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
-    """Rows that train, rows that are tested, and when training ends if that is known."""
+    """Return the rows that train, the rows to test, and the end of training (None of a mask)."""
     if isinstance(train, tuple) and len(train) == 2:
         start, end = (_boundary(when, t) for t in train)
         return np.asarray((when >= start) & (when < end)), np.asarray(when >= end), end
@@ -190,7 +185,7 @@ def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
     if mask.dtype != bool or mask.shape != when.shape:
         raise ValueError(
             "train must be a time, a tuple of two times (start, end), or a mask: an array or list with True "
-            f"or False for each of the {len(when)} rows. It is of {mask.dtype} and shape {mask.shape}."
+            f"or False for each of the {len(when)} rows. It has type {mask.dtype} and shape {mask.shape}."
         )
     return mask, ~mask, None
 
@@ -202,13 +197,13 @@ def _boundary(when: AnyArray, time: Any) -> Any:
         if not isinstance(time, kind):
             raise ValueError(
                 f"{time!r} does not compare with the times, which with period=None are {names} of periods: "
-                f"give one such as {when[0].item()!r}."
+                f"use one such as {when[0].item()!r}."
             )
         return time
     try:
         return as_dates([time])[0]
     except ValueError:
-        raise ValueError(f"{time!r} is not a date such as 2024-09-01 or 2024-09.") from None
+        raise ValueError(f"{time!r} is not a date: write 2024-09-01 or 2024-09.") from None
 
 
 def _in_order(when: AnyArray, chosen: BoolArray) -> IntArray:
@@ -225,10 +220,7 @@ def _check_not_empty(when: AnyArray, chosen: BoolArray, purpose: str, given: Any
 def _cut_calendar(
     when: AnyArray, period: Calendar, start: Any = None, rows: IntArray | None = None
 ) -> Periods:
-    """Periods from the first object's, or from the one ``start`` is in, to the last object's.
-
-    Errors name objects by their ``rows``.
-    """
+    """Cut periods from that of ``start``, or of the first object, on; errors name objects by ``rows``."""
     if period not in get_args(Calendar):
         raise ValueError(f"period must be one of {get_args(Calendar)} or None, not {period!r}.")
     numbers = _numbers(when, period)
@@ -240,21 +232,21 @@ def _cut_calendar(
 
 
 def _check_gaps(when: AnyArray, numbers: IntArray, first: int, period: Calendar, rows: IntArray) -> None:
-    """Refuse a gap that only a wrong date leaves, and name the row at its end with fewer rows beyond."""
+    """Raise on a gap that only a wrong date leaves, and name the row on the side with fewer rows."""
     order = np.argsort(numbers, kind="stable")
     steps = np.diff(numbers[order], prepend=first)
     after = int(np.argmax(steps))
     if steps[after] <= _LONGEST_GAP[period]:
         return
-    lonely = order[after:] if after == 0 or 2 * after > len(order) else order[:after][::-1]
+    outliers = order[after:] if after == 0 or 2 * after > len(order) else order[:after][::-1]
     raise ValueError(
-        f"row {rows[lonely[0]]} is at {when[lonely[0]]}: {steps[after] - 1:,} empty {period}s lie between it "
-        f"and the others. Correct its time, or leave out such rows ({len(lonely):,} of {len(when):,})."
+        f"row {rows[outliers[0]]} is at {when[outliers[0]]}: {steps[after] - 1:,} empty {period}s between "
+        f"it and the others. Correct its time, or leave out such rows ({len(outliers):,} of {len(when):,})."
     )
 
 
 def _numbers(when: AnyArray, period: Calendar) -> IntArray:
-    """Consecutive numbers of the calendar periods since 1970."""
+    """Return the number of calendar periods since 1970."""
     if period == "week":
         days = when.astype("datetime64[D]").astype(np.intp)
         return np.asarray((days + 3) // 7)  # 1970-01-01 was a Thursday; weeks begin on Monday

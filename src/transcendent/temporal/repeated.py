@@ -1,4 +1,4 @@
-"""A backtest repeated with several seeds: means of its figures, and how far chance moves them."""
+"""A backtest repeated with several seeds: the means of its metrics, and their intervals."""
 
 import re
 import textwrap
@@ -11,15 +11,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.stats import t as student
 
-from transcendent._utils.arrays import AnyArray, FloatArray
-from transcendent._utils.extras import extra
-from transcendent._utils.tables import Table, decimals, figure
+from transcendent._utils.arrays import AnyArray, FloatArray, chunks
+from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import WIDTH, shorten, some, visible
-from transcendent.temporal.result import Backtest, headline, shown_groups
+from transcendent.temporal.result import Backtest, as_frame, headline, shown_groups
 
 _SEED = re.compile(r"seed-(-?\d+)")
 _LEVEL = 0.95
-_MOST_BESIDE = 4
+_MAX_BESIDE = 4
 _ROOM_FOR_METRICS = 24
 
 
@@ -47,11 +46,11 @@ class RepeatedBacktest:
     results: dict[int, Backtest]
 
     def summary(self) -> dict[str, AnyArray]:
-        """Columns of the table with one row per rejector and column of `Backtest.summary`.
+        """Return columns with one row per rejector and column of `Backtest.summary`.
 
-        ``mean`` is over the seeds, ``low`` and ``high`` are the ends of its 95% interval (Student's t). They
-        say what chance in fitting and calibrating does; all seeds decide the same test objects. NaN where a
-        figure is undefined for a seed.
+        ``mean`` is over the seeds, and ``low`` and ``high`` are the ends of its 95% interval (Student's t).
+        The interval covers chance in fitting and calibrating; all seeds decide on the same test objects. NaN
+        where a metric is undefined for a seed.
         """
         values = self._values()
         mean, half = _mean_and_half(np.stack(list(values.values()), axis=1))
@@ -66,58 +65,58 @@ class RepeatedBacktest:
 
     def to_frame(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
         """Return the summary as a pandas or polars DataFrame."""
-        if library not in ("pandas", "polars"):
-            raise ValueError(f"frames are of 'pandas' or 'polars', not {library!r}.")
-        return extra(library, "frames").DataFrame(self.summary())
+        return as_frame(self.summary(), library)
 
     def to_latex(self) -> str:
-        """Return means and intervals as a LaTeX table, for documents that use the package booktabs."""
-        return self._shown(list(self._first.answers)).as_latex()
+        """Return means and intervals as a LaTeX table, which needs the package booktabs."""
+        return self._listing(list(self._first.answers)).as_latex()
 
     @classmethod
     def load(cls, folder: Any) -> Self:
-        """Read the runs of all seeds that `backtest` wrote into a folder."""
+        """Read the runs of all seeds from a folder that `backtest` wrote."""
         numbers = sorted(int(name[1]) for p in Path(folder).iterdir() if (name := _SEED.fullmatch(p.name)))
         if len(numbers) < 2:
-            raise FileNotFoundError(f"{folder} has no folders seed-0, seed-1, … of a repeated backtest.")
+            raise FileNotFoundError(
+                f"{folder} is not a repeated backtest: it has no folders seed-0, seed-1, …"
+            )
         for seed in numbers:
             if not (Path(folder) / f"seed-{seed}/manifest.json").exists():
-                raise FileNotFoundError(f"{folder}/seed-{seed} holds no finished backtest.")
+                raise FileNotFoundError(f"{folder}/seed-{seed} has no finished backtest: run it again.")
         results = {seed: Backtest.load(Path(folder) / f"seed-{seed}") for seed in numbers}
-        runs = {seed: _what_was_run(result) for seed, result in results.items()}
+        runs = {seed: _common_settings(result) for seed, result in results.items()}
         for seed, run in runs.items():
             if run != runs[numbers[0]]:
-                raise ValueError(f"{folder}/seed-{seed} and seed-{numbers[0]} are of different backtests.")
+                raise ValueError(f"{folder}: seed-{seed} and seed-{numbers[0]} are different backtests.")
         return cls(results)
 
     def __repr__(self) -> str:
         names = list(self._first.answers)
-        room = (WIDTH - _ROOM_FOR_METRICS) // min(len(names), _MOST_BESIDE) - 2
-        parts = [names[i : i + _MOST_BESIDE] for i in range(0, len(names), _MOST_BESIDE)]
-        tables = "\n\n".join(self._shown(part, room).as_text() for part in parts)
-        return "\n".join([*(textwrap.fill(visible(line), WIDTH) for line in self._said()), tables])
+        room = (WIDTH - _ROOM_FOR_METRICS) // min(len(names), _MAX_BESIDE) - 2
+        listings = [self._listing(names[beside], room) for beside in chunks(len(names), _MAX_BESIDE)]
+        lines = [textwrap.fill(visible(line), WIDTH) for line in self._headlines()]
+        return "\n".join([*lines, "\n\n".join(listing.as_text() for listing in listings)])
 
     def _repr_html_(self) -> str:
-        title, note = self._said()
-        return self._shown(list(self._first.answers)).as_html(title, [note])
+        title, note = self._headlines()
+        return self._listing(list(self._first.answers)).as_html(title, [note])
 
     @property
     def _first(self) -> Backtest:
         return next(iter(self.results.values()))
 
     def _values(self) -> dict[str, FloatArray]:
-        """Arrays of shape (rejectors, seeds), one for each column of the summary."""
+        """Return an array of shape (rejectors, seeds) for each column of the summary."""
         summaries = [result.summary() for result in self.results.values()]
         return {key: np.transpose([s[key] for s in summaries]) for key in summaries[0] if key != "rejector"}
 
-    def _said(self) -> tuple[str, str]:
+    def _headlines(self) -> tuple[str, str]:
         seeds = some([str(seed) for seed in self.results], 10)
         return (
             f"{len(self.results)} seeds ({seeds}): {headline(self._first)}",
             "mean over seeds ± half of its 95% interval (Student's t)",
         )
 
-    def _shown(self, names: Sequence[str], room: int | None = None) -> Table:
+    def _listing(self, names: Sequence[str], room: int | None = None) -> Listing:
         values, all_names = self._values(), list(self._first.answers)
         own = [all_names.index(name) for name in names]
         rows = []
@@ -125,26 +124,26 @@ class RepeatedBacktest:
             for key, text in keys.items():
                 mean, half = _mean_and_half(values[key][own])
                 rows.append([f"{group} {text}".strip(), *map(_with_half, mean, half)])
-        return Table(["", *(name if room is None else shorten(name, room) for name in names)], rows)
+        return Listing(["", *(name if room is None else shorten(name, room) for name in names)], rows)
 
 
 def repeat(run: Callable[[int, Any], Backtest], seeds: Collection[Any], folder: Any) -> RepeatedBacktest:
-    """Run a backtest once for each seed, in a subfolder of its own if there is a folder."""
+    """Run a backtest once for each seed, each in its own subfolder of ``folder``, if any."""
     numbers = [index(seed) for seed in seeds]
     if len(set(numbers)) < max(2, len(numbers)):
-        raise ValueError(f"random_state is one seed, or several that differ, not {list(seeds)!r}.")
+        raise ValueError(f"random_state must be one seed or several different ones, not {list(seeds)!r}.")
     folders = [None if folder is None else Path(folder) / f"seed-{seed}" for seed in numbers]
     return RepeatedBacktest({seed: run(seed, own) for seed, own in zip(numbers, folders, strict=True)})
 
 
-def _what_was_run(result: Backtest) -> dict[str, Any]:
-    """What the runs of all seeds have in common."""
+def _common_settings(result: Backtest) -> dict[str, Any]:
+    """Return the settings that the runs of all seeds must share."""
     kept = ("train", "period", "pos_label", "chronological", "retrain", "unlabelled", "data")
     return {"rejectors": list(result.answers)} | {key: result.manifest.get(key) for key in kept}
 
 
 def _mean_and_half(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means over the last axis, and half the widths of their intervals."""
+    """Return means over the last axis, and half the widths of their intervals."""
     n = values.shape[-1]
     error = values.std(axis=-1, ddof=1) / np.sqrt(n)
     return values.mean(axis=-1), student.ppf((1 + _LEVEL) / 2, n - 1) * error

@@ -1,4 +1,4 @@
-"""The result of a backtest: decisions, metrics over time, and how they are saved."""
+"""The result of a backtest: decisions and metrics over time, with their files."""
 
 import io
 import json
@@ -22,21 +22,15 @@ from transcendent._utils.arrays import (
 )
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
-from transcendent._utils.tables import Table, figure
-from transcendent._utils.text import WIDTH, counted, visible
+from transcendent._utils.listing import Listing, figure
+from transcendent._utils.text import WIDTH, counted, some, visible
 from transcendent.decisions import Decisions
-from transcendent.metrics.performance import (
-    SUBSETS,
-    Subset,
-    by_subset,
-    confusions,
-    resample,
-    subset_metrics,
-)
+from transcendent.metrics.performance import SUBSETS, Subset, by_subset, confusions, resample, subset_metrics
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
 from transcendent.metrics.ratios import position_of
 from transcendent.metrics.time import AreaUnderTime, area_under_time
-from transcendent.temporal.auditing import Audit, Watched, drawn_in_every_period, estimate_error
+from transcendent.monitoring.audit import AuditEstimate, drawn_in_every_period, estimate_error
+from transcendent.temporal.watched import Watched
 
 _SHOWN = {
     "rejected of": {"rejection_rate": "all", "positives_rejected": "positives"},
@@ -48,19 +42,18 @@ _SHOWN = {
 }
 _SHORT = {"positives": "pos.", "rejected": "rej.", "F1 kept": "F1"}
 _BLOCK_CELLS = 1 << 20
-_LABELLED = ("row", "probability", "audited")
 
 FILES = ("table.parquet", "decisions.parquet", "labelled.parquet", "manifest.json")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Backtest:
-    """What rejectors did over time, one entry per test object, and everything that follows from it.
+    """The decisions of rejectors over time, one per test object, and all metrics of them.
 
     Attributes
     ----------
     periods : tuple of str
-        The test periods, those without objects included.
+        The test periods, also those without objects.
     period : int array of shape (n,)
         Each test object's period, as a position in ``periods``.
     rows : int array of shape (n,)
@@ -68,17 +61,17 @@ class Backtest:
     y : array of shape (n,)
         Its true label.
     answers : dict of Decisions
-        What each rejector decided, without p-values.
+        The decisions of each rejector, without p-values.
     classes : array
-        All labels there are, those that were never trained on included.
+        All labels, also those that are not in training.
     pos_label : label or None
-        The class F1, precision, recall, FPR and FNR are about; None for their mean over classes.
+        The class of F1, precision, recall, FPR and FNR; None for their mean over classes.
     manifest : dict
-        Versions, seeds, parameters, the data's digest, and seconds spent fitting and deciding.
+        Versions, seeds, parameters, the data's digest, and the seconds of fitting and deciding.
     labelled : dict of dict of arrays
-        If rejectors were retrained, the objects that each had labelled: ``row``, the row in the data;
-        ``probability``, its chance of being chosen, given what the rejector had decided (1 if it was not
-        drawn); and ``audited``, whether it was drawn from the accepted ones.
+        With retraining, the objects that were labelled for each rejector: ``row``, the row in the data;
+        ``probability``, its chance of being chosen, given the decisions (1 if it was not drawn); and
+        ``audited``, whether it was drawn from the accepted ones.
     """
 
     periods: tuple[str, ...]
@@ -93,17 +86,17 @@ class Backtest:
 
     @cached_property
     def confusions(self) -> dict[str, IntArray]:
-        """For each rejector (periods, 2, classes, classes): kept, rejected; by true and predicted class."""
+        """Counts of each rejector: (periods, kept or rejected, true classes, predicted classes)."""
         return {name: self._confusions(name, slice(None)) for name in self.answers}
 
     @property
     def positive(self) -> int | None:
-        """Position of the positive class, None if metrics are means over classes."""
+        """Position of the positive class; None if metrics are means over classes."""
         return position_of(self.pos_label, self.classes)
 
     @cached_property
     def table(self) -> dict[str, AnyArray]:
-        """Columns of the tidy table: one row per rejector, period and subset."""
+        """Columns of metrics, one row per rejector, period and subset."""
         metrics = list(self._metrics.values())
         columns = self._keys("subset", np.array(SUBSETS))
         for name in metrics[0]:
@@ -113,7 +106,7 @@ class Backtest:
 
     @cached_property
     def by_class(self) -> dict[str, AnyArray]:
-        """Columns of the table of true classes: one row per rejector, period and class."""
+        """Columns of rejection rates, one row per rejector, period and true class."""
         counts = [c.sum(axis=-1) for c in self.confusions.values()]
         objects = np.concatenate([c.sum(axis=1).ravel() for c in counts])
         rejected = np.concatenate([c[:, 1].ravel() for c in counts])
@@ -125,20 +118,20 @@ class Backtest:
 
     @property
     def monitors(self) -> dict[str, Watched]:
-        """What the monitor of each monitored rejector saw, period by period."""
+        """The evidence and alarms of each monitored rejector, by period."""
         return {
             name: Watched.of(self.manifest["monitor"], by_period)
             for name, by_period in self.manifest.get("monitors", {}).items()
         }
 
     def answers_of(self, rejector: str) -> Decisions:
-        """A rejector's answers, or an error that says which rejectors there are."""
+        """Return the decisions of a rejector; raise if there is no such rejector."""
         if rejector not in self.answers:
-            raise ValueError(f"there is no rejector {rejector!r}; there are {list(self.answers)}.")
+            raise ValueError(f"there is no rejector {rejector!r}; the rejectors are {list(self.answers)}.")
         return self.answers[rejector]
 
     def series(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> FloatArray:
-        """A metric's values, one per period; NaN where it is undefined."""
+        """Return a metric's values, one per period; NaN where it is undefined."""
         self.answers_of(rejector)
         metrics = self._metrics[rejector]
         if metric not in metrics:
@@ -148,7 +141,7 @@ class Backtest:
         return metrics[metric][:, SUBSETS.index(subset)].copy()
 
     def aut(self, rejector: str, metric: str = "f1", subset: Subset = "kept") -> AreaUnderTime:
-        """Area under a metric over time; says in which periods it is undefined."""
+        """Return the area under a metric over time, and the periods in which it is undefined."""
         return area_under_time(self.series(rejector, metric, subset))
 
     def intervals(
@@ -161,13 +154,12 @@ class Backtest:
         n_resamples: int = 1000,
         random_state: int = 0,
     ) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
-        """Bootstrap intervals: lower and upper ends per period, and those of the area under time.
+        """Return bootstrap intervals: lower and upper ends per period, and those of the area under time.
 
-        The objects of each period are redrawn; decisions are not made anew. NaN where the metric is
-        undefined.
+        The objects of each period are resampled with their decisions. NaN where the metric is undefined.
         """
         if not 0 < level < 1:
-            raise ValueError(f"level is a share between 0 and 1 such as 0.95, not {level!r}.")
+            raise ValueError(f"level must be a share between 0 and 1 such as 0.95, not {level!r}.")
         undefined = np.isnan(self.series(rejector, metric, subset))
         generator = np.random.default_rng(random_state)
         position = SUBSETS.index(subset)
@@ -184,16 +176,16 @@ class Backtest:
         return low, high, (float(area_low), float(area_high))
 
     def risk_coverage(self, rejector: str) -> list[RiskCoverage]:
-        """The risk–coverage curve of each period."""
+        """Return the risk–coverage curve of each period."""
         answer = self.answers_of(rejector)
         wrong, ranking = answer.labels != self.y, answer.ranking
         return [risk_coverage(wrong[rows], ranking[rows]) for rows in self._rows_of_periods]
 
     def at_rejection(self, rejector: str, rejection_rate: float = 0.15) -> dict[str, dict[str, float]]:
-        """Metrics of all periods together if this share of every period were rejected, least trusted first.
+        """Return metrics of all periods together if this share of each were rejected, least trusted first.
 
-        Rejectors are comparable at one rejection rate only. As from `rejection_metrics`; of objects that tie
-        at the limit each counts with its chance of being kept.
+        Rejectors can only be compared at the same rejection rate. The metrics are those of
+        `rejection_metrics`; objects that tie at the limit count with their chance of being kept.
         """
         answer = self.answers_of(rejector)
         kept = np.empty(len(self.y))
@@ -201,34 +193,33 @@ class Backtest:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
         return self._pooled(rejector, kept)
 
-    def audit(self, rejector: str) -> Audit:
-        """Estimate the error among the accepted answers from the labels of a retrained rejector alone.
+    def audit(self, rejector: str) -> AuditEstimate:
+        """Estimate the error among accepted answers only from the labels that retraining used.
 
-        Every label of an accepted answer counts as often as its chance of being chosen demands, so that the
-        estimate has no bias, however the others were chosen. It is NaN if in some period none was drawn from
-        the accepted ones: then nothing is known about the others.
+        Each labelled accepted answer is weighted by one over its chance of being chosen, so the estimate is
+        unbiased. It is NaN if no accepted answers were drawn in some period, since nothing is known about the
+        others.
         """
         accepted, columns = self.answers_of(rejector).accepted, self.labelled.get(rejector)
         if columns is None:
-            raise ValueError(f"{rejector!r} had nothing labelled: retrain=Retraining(...) does that.")
+            raise ValueError(f"{rejector!r} has no labels to audit: run with retrain=Retraining(...).")
         order = np.argsort(self.rows)
         place = order[np.searchsorted(self.rows, columns["row"], sorter=order)]
         kept = accepted[place]
         seen, chance = place[kept], columns["probability"][kept]
         drawn = place if "choose='random'" in self.manifest["retrain"] else place[columns["audited"]]
         if not drawn_in_every_period(self.period[accepted], self.period[seen], self.period[drawn]):
-            return Audit(np.nan, np.nan, len(seen))
+            return AuditEstimate(np.nan, 0.0, 1.0, len(seen))
         wrong = self.answers[rejector].labels[seen] != self.y[seen]
         return estimate_error(wrong, chance, int(accepted.sum()))
 
     def summary(self) -> dict[str, AnyArray]:
-        """Columns of the table with one row per rejector.
+        """Return columns with one row per rejector.
 
         ``positives_rejected`` is the share of the positive class that is rejected. ``aut_f1_…`` are areas
-        under time; ``f1_…`` and ``error_…`` are of the objects of all periods together. ``caught_at_15`` and
+        under time; ``f1_…`` and ``error_…`` are over the objects of all periods. ``caught_at_15`` and
         ``f1_kept_at_15`` are the share of errors caught and the F1 of the kept if 15% of every period were
-        rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods, each weighted with its
-        objects.
+        rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods, weighted by their objects.
         """
         return {key: column.copy() for key, column in self._summary.items()}
 
@@ -238,27 +229,27 @@ class Backtest:
         *,
         table: Literal["table", "by_class", "summary"] = "table",
     ) -> Any:
-        """One of the tables as a pandas or polars DataFrame; ``table`` is the one with a row per subset."""
-        if library not in ("pandas", "polars"):
-            raise ValueError(f"frames are of 'pandas' or 'polars', not {library!r}.")
+        """Return `table`, `by_class` or `summary` as a pandas or polars DataFrame."""
         if table not in ("table", "by_class", "summary"):
-            raise ValueError(f"the tables are 'table', 'by_class' and 'summary', not {table!r}.")
-        columns = self.summary() if table == "summary" else getattr(self, table)
-        return extra(library, "frames").DataFrame(columns)
+            raise ValueError(f"table must be 'table', 'by_class' or 'summary', not {table!r}.")
+        return as_frame(self.summary() if table == "summary" else getattr(self, table), library)
 
     def save(self, folder: Any) -> Path:
-        """Write tables (Parquet) and ``manifest.json``, each whole, into a folder."""
+        """Write Parquet tables and ``manifest.json`` into a folder, each file atomically."""
         arrow, parquet = extra("pyarrow", "frames"), extra("pyarrow.parquet", "frames")
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
+        decisions = [arrow.table(self._decision_columns(name)) for name in self.answers]
+        labelled = [
+            arrow.table({"rejector": np.full(len(columns["row"]), name), **columns})
+            for name, columns in self.labelled.items()
+        ]
         tables = {
             "table.parquet": arrow.table(self.table),
-            "decisions.parquet": arrow.concat_tables(
-                [arrow.table(self._decision_columns(name)) for name in self.answers]
-            ),
+            "decisions.parquet": arrow.concat_tables(decisions),
         }
-        if self.labelled:
-            tables["labelled.parquet"] = arrow.table(self._labelled_columns())
+        if labelled:
+            tables["labelled.parquet"] = arrow.concat_tables(labelled)
         else:
             (path / "labelled.parquet").unlink(missing_ok=True)
         for name, table in tables.items():
@@ -275,7 +266,7 @@ class Backtest:
 
     @classmethod
     def load(cls, folder: Any) -> Self:
-        """Read what `save` wrote."""
+        """Read a result from the folder that `save` wrote."""
         parquet = extra("pyarrow.parquet", "frames")
         path = Path(folder)
         manifest = json.loads((path / "manifest.json").read_text())
@@ -286,7 +277,7 @@ class Backtest:
             own = columns["rejector"] == name
             votes = columns["votes"][own]
             answers[name] = Decisions(
-                labels=tight(columns["label"][own]),
+                labels=as_text_array(columns["label"][own]),
                 accepted=columns["accepted"][own].astype(bool),
                 credibility=columns["credibility"][own],
                 confidence=columns["confidence"][own],
@@ -298,7 +289,7 @@ class Backtest:
             periods=tuple(manifest.pop("periods")),
             period=columns["period"][own],
             rows=columns["row"][own],
-            y=tight(columns["y"][own]),
+            y=as_text_array(columns["y"][own]),
             answers=answers,
             classes=classes,
             pos_label=manifest["pos_label"],
@@ -307,23 +298,18 @@ class Backtest:
         )
 
     def to_latex(self) -> str:
-        """Return the summary as a LaTeX table, for documents that use the package booktabs."""
-        return self._shown().as_latex()
+        """Return the summary as a LaTeX table, which needs the package booktabs."""
+        return self._listing().as_latex()
 
     def plot(
-        self,
-        rejector: str | None = None,
-        metric: str = "f1",
-        *,
-        intervals: bool = False,
-        ax: Any = None,
+        self, rejector: str | None = None, metric: str = "f1", *, intervals: bool = False, ax: Any = None
     ) -> Any:
-        """Draw a metric over time and what was rejected, as a `PerformanceDisplay`, which is returned.
+        """Draw a metric and the rejections over time; return the `PerformanceDisplay`.
 
         Parameters
         ----------
         rejector : str or None
-            Whose decisions; by default the first rejector.
+            The rejector; by default the first one.
         metric : str
             One of the columns of ``table``.
         intervals : bool
@@ -336,37 +322,32 @@ class Backtest:
         return display.from_backtest(self, name, metric, intervals=intervals).plot(ax)
 
     def __repr__(self) -> str:
-        table = self._shown()
-        short = replace(table, head=[_SHORT.get(text, text) for text in table.head])
+        listing = self._listing()
+        short = replace(listing, head=[_SHORT.get(text, text) for text in listing.head])
         title, *notes = (textwrap.fill(visible(line), WIDTH) for line in (headline(self), *self._undefined()))
         return "\n".join([title, short.as_text(), *notes])
 
     def _repr_html_(self) -> str:
-        return self._shown().as_html(headline(self), self._undefined())
+        return self._listing().as_html(headline(self), self._undefined())
 
-    def _shown(self) -> Table:
+    def _listing(self) -> Listing:
         groups = shown_groups(self.pos_label)
         keys = [key for keys in groups.values() for key in keys]
         summary = self.summary()
-        return Table(
+        return Listing(
             head=["rejector", *(text for keys in groups.values() for text in keys.values())],
             rows=[[name, *(figure(summary[key][i]) for key in keys)] for i, name in enumerate(self.answers)],
             groups=[(text, len(keys)) for text, keys in groups.items()],
         )
 
     def _keys(self, name: str, values: AnyArray) -> dict[str, AnyArray]:
-        """Key columns of a table with a row for each rejector, period and value."""
+        """Return key columns with a row for each rejector, period and value."""
         n, p, k = len(self.answers), len(self.periods), len(values)
         return {
             "rejector": np.repeat(list(self.answers), p * k),
             "period": np.tile(np.repeat(self.periods, k), n),
             name: np.tile(values, n * p),
         }
-
-    def _labelled_columns(self) -> dict[str, AnyArray]:
-        each = self.labelled.values()
-        names = np.repeat(list(self.labelled), [len(own["row"]) for own in each])
-        return {"rejector": names} | {key: np.concatenate([own[key] for own in each]) for key in _LABELLED}
 
     def _decision_columns(self, name: str) -> dict[str, AnyArray]:
         answer = self.answers[name]
@@ -395,7 +376,7 @@ class Backtest:
 
     @cached_property
     def _metrics(self) -> dict[str, dict[str, FloatArray]]:
-        """For each rejector the metrics as (periods, subsets) arrays, computed in blocks to save memory."""
+        """Metrics of each rejector as (periods, subsets) arrays, computed in blocks to save memory."""
         blocks = list(chunks(len(self.periods), max(1, _BLOCK_CELLS // len(self.classes) ** 2)))
         metrics = {}
         for name in self.answers:
@@ -404,7 +385,7 @@ class Backtest:
         return metrics
 
     def _confusions(self, name: str, periods: slice) -> IntArray:
-        """As `confusions`, of one rejector in some periods."""
+        """Return `confusions` of one rejector in some periods."""
         actual, predicted, accepted = self._actual, self._predicted[name], self.answers[name].accepted
         counts = [
             confusions(actual[rows], predicted[rows], accepted[rows], len(self.classes))
@@ -413,20 +394,18 @@ class Backtest:
         return np.array(counts)
 
     def _pooled(self, name: str, kept: AnyArray) -> dict[str, dict[str, float]]:
-        """Metrics of all periods together, by subset; ``kept`` may be shares of the objects."""
+        """Return metrics of all periods together by subset; ``kept`` may be shares of the objects."""
         counts = confusions(self._actual, self._predicted[name], kept, len(self.classes))
         return by_subset(subset_metrics(counts, self.positive))
 
     def _undefined(self) -> list[str]:
-        """Says where F1 is undefined, as the area under time then rests on fewer periods."""
+        """Return notes on periods with undefined F1, which the area under time leaves out."""
         lines = []
         for name in self.answers:
             for subset in SUBSETS:
-                missing = self.aut(name, "f1", subset).undefined
-                if missing:
-                    some = ", ".join(self.periods[i] for i in missing[:4])
-                    some += f" and {len(missing) - 4} more periods" if len(missing) > 4 else ""
-                    lines.append(f"{name}: F1 of {subset} is undefined in {some}")
+                if missing := self.aut(name, "f1", subset).undefined:
+                    periods = some([self.periods[i] for i in missing], 4)
+                    lines.append(f"{name}: F1 of {subset} is undefined in {periods}")
         return lines
 
     @cached_property
@@ -460,7 +439,7 @@ class Backtest:
 
 
 def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Both ends of each column's middle part; NaN for a column without values."""
+    """Return both ends of each column's central interval; NaN for a column without values."""
     low, high = np.full((2, values.shape[1]), np.nan)
     there = ~np.isnan(values).all(axis=0)
     if there.any():
@@ -470,29 +449,36 @@ def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray
 
 
 def headline(result: Backtest) -> str:
-    """Return the numbers of objects and periods, and the positive class, in one line."""
+    """Return one line with the numbers of objects and periods, and the positive class."""
     span = f"{result.periods[0]} to {result.periods[-1]}"
     title = f"{counted(len(result.y), 'object')} in {counted(len(result.periods), 'period')}, {span}"
     return title if result.pos_label is None else f"{title}; positive is {result.pos_label!r}"
 
 
 def shown_groups(pos_label: Any) -> dict[str, dict[str, str]]:
-    """Columns of the summary to show, with their headings, by group; without a positive class, one less."""
+    """Return the columns of the summary to show, with headings, by group."""
     if pos_label is not None:
         return _SHOWN
     return _SHOWN | {"rejected of": {"rejection_rate": "all"}}
 
 
 def _read_labelled(path: Path, rejectors: Iterable[str]) -> dict[str, dict[str, AnyArray]]:
-    """The labelled objects of each rejector; none if there is no such file."""
+    """Return the labelled objects of each rejector; an empty dict without the file."""
     if not path.exists():
         return {}
     stored = extra("pyarrow.parquet", "frames").read_table(path)
-    columns = {key: np.asarray(stored[key]) for key in _LABELLED}
+    columns = {key: np.asarray(stored[key]) for key in ("row", "probability", "audited")}
     own = {name: np.asarray(stored["rejector"]) == name for name in rejectors}
     return {name: {key: column[rows] for key, column in columns.items()} for name, rows in own.items()}
 
 
-def tight(values: AnyArray) -> AnyArray:
-    """Text as NumPy keeps it, not as Python objects."""
+def as_frame(columns: dict[str, AnyArray], library: str) -> Any:
+    """Return columns as a pandas or polars DataFrame."""
+    if library not in ("pandas", "polars"):
+        raise ValueError(f"library must be 'pandas' or 'polars', not {library!r}.")
+    return extra(library, "frames").DataFrame(columns)
+
+
+def as_text_array(values: AnyArray) -> AnyArray:
+    """Return an array of text with a text type instead of objects."""
     return np.array(values.tolist()) if values.dtype == object else values

@@ -1,4 +1,4 @@
-"""One rejector over past data: it decides period after period, and learns on schedule."""
+"""The run of one rejector over past data: it decides period by period, and learns on schedule."""
 
 import time
 import warnings
@@ -13,25 +13,22 @@ from sklearn.base import clone
 
 from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray, IntArray, as_slice, take_rows
-from transcendent.decisions import Decisions
+from transcendent.decisions import Answers, Decisions, declared
 from transcendent.errors import CopiesWarning, InfeasibleError
-from transcendent.evaluators.training import what_learns
-from transcendent.monitoring.drift import DriftMonitor, can_be_monitored
-from transcendent.monitoring.plan import LabelPlan
-from transcendent.rejectors import Traits
+from transcendent.monitoring.drift import DriftMonitor
+from transcendent.monitoring.labels import LabelPlan
 from transcendent.temporal.checkpoints import read_period, write_period
 from transcendent.temporal.labelling import Retraining, joining
 from transcendent.temporal.periods import TimeSplit, in_order_of_time
-from transcendent.temporal.result import tight
+from transcendent.temporal.result import as_text_array
 
 
 @dataclass(frozen=True)
 class Run:
-    """What the run of every rejector has in common."""
+    """The data and settings that the runs of all rejectors share."""
 
     X: Any
     y: AnyArray
-    answers: AnyArray | None
     numbers: IntArray
     split: TimeSplit
     chronological: bool
@@ -45,9 +42,9 @@ class Run:
     note: str = ""
 
     def fit(self, rejector: Any, stages: list[IntArray]) -> Any:
-        """Fit a clone on the training rows, and on the labelled ones that can join unless it learns them.
+        """Fit a clone on the training rows; labelled rows that can join are fitted too, or learnt.
 
-        ``stages`` has the rows that were labelled at each time it was due to learn.
+        ``stages`` has the rows that were labelled at each time to learn.
         """
         train, times = self.split.train, in_order_of_time(self.split.times)
         fresh = clone(rejector, safe=False)
@@ -56,25 +53,24 @@ class Run:
         rows = np.concatenate([train, *joined])
         rows = rows[np.argsort(times[rows], kind="stable")]
         given = {"times": times[rows]} if self.chronological else {}
-        if self.answers is not None:
-            given["labels"] = self.answers[rows]
-        fitted = fresh.fit(take_rows(self.X, as_slice(rows)), self.y[rows], **given)
+        fitted = fresh.fit(self.take(rows), self.y[rows], **given)
         for labelled in self._to_repeat(stages) if what != "anew" else ():
             fitted = self.learn(fitted, labelled)
         return fitted
 
     def _to_repeat(self, stages: list[IntArray]) -> list[IntArray]:
-        """Return the stages that count: the last one, or all if rows of a class came one after the other."""
+        """Return the stages to learn: the last, which has all rows, or each one if classes are new."""
         known = self.y[self.split.train]
-        one_by_one = any(not np.isin(self.y[labelled], known).all() for labelled in stages)
-        return [labelled for labelled in (stages if one_by_one else stages[-1:]) if len(labelled)]
+        # Which objects of a new class calibrate depends on the stage at which they came.
+        new_classes = any(not np.isin(self.y[labelled], known).all() for labelled in stages)
+        return [labelled for labelled in (stages if new_classes else stages[-1:]) if len(labelled)]
 
     def what_learns(self, rejector: Any) -> Any:
-        """What of a rejector learns, if it is not fitted anew."""
-        return "nothing" if self.retrain is None else what_learns(rejector, self.retrain.learns)
+        """Return what learns: "nothing", "anew" for a refit, or what `Retraining.what` names."""
+        return "nothing" if self.retrain is None else declared(rejector).what_learns(self.retrain.what)
 
     def learn(self, fitted: Any, labelled: IntArray) -> Any:
-        """Let a rejector learn the labelled rows that can join the training rows."""
+        """Teach a rejector the labelled rows that can join the training rows."""
         train, what = self.split.train, self.what_learns(fitted)
         if what == "nothing":
             return fitted
@@ -84,36 +80,31 @@ class Run:
             joined = joining(labelled, self.y, train)
         rows = np.concatenate([train, joined])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CopiesWarning)  # period after period; see find_biases
+            warnings.simplefilter(
+                "ignore", CopiesWarning
+            )  # it would come in every period; find_biases reports copies
             return fitted.learn(take_rows(self.X, rows), self.y[rows], what=what)
 
     def rows(self, period: int) -> IntArray:
-        """The rows of a period."""
+        """Return the rows of a period."""
         return self.split.test[self.split.periods.rows[period]]
 
-    def decide(self, fitted: Any, rows: IntArray) -> Decisions:
-        """Decide some rows: as they are, or as scores with the detector's answers."""
-        answers = () if self.answers is None else (self.answers[rows],)
-        decisions: Decisions = fitted.decide(take_rows(self.X, as_slice(rows)), *answers)
-        return decisions
+    def take(self, rows: IntArray) -> Any:
+        """Return some of the rows, or of the answers if the rejectors judge scores."""
+        return take_rows(self.X, as_slice(rows))
 
     def watch(self, fitted: Any, state: str | None) -> DriftMonitor | None:
-        """A monitor of a rejector, new or with an earlier state, if it is to and can be monitored."""
-        if self.monitor is None or not can_be_monitored(fitted):
+        """Return a monitor, new or with an earlier state; None if the rejector is not monitored."""
+        if self.monitor is None or not declared(fitted).can_be_monitored:
             return None
         if state is not None:
             return DriftMonitor.from_json(state, fitted)
         return DriftMonitor.of(fitted, threshold=self.monitor, random_state=self.random_state)
 
-    def take_in(self, monitor: DriftMonitor, rows: IntArray) -> Decisions:
-        """Decide some rows by a monitor, which decides as its rejector does."""
-        X = take_rows(self.X, as_slice(rows))
-        return monitor.update(X) if self.answers is None else monitor.update_scores(X, self.answers[rows])
-
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a rejector answered, the seconds it took, which objects it had labelled, what its monitor said."""
+    """Decisions of a rejector, its seconds, the objects labelled for it, and its monitor's evidence."""
 
     answers: Decisions
     seconds: dict[str, float]
@@ -122,7 +113,7 @@ class Outcome:
 
 
 def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
-    """Decide period after period and refit on schedule; periods already on disk are not decided again."""
+    """Decide period by period and learn on schedule; read periods that are already on disk."""
     seconds = {"fit": 0.0, "decide": 0.0}
     fitted: Any = None
     learner: Any = None
@@ -132,12 +123,9 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     labelled = np.empty(0, dtype=np.intp)
     stages: list[IntArray] = []
     since_fit: list[IntArray] = []
-    parts: list[dict[str, AnyArray]] = []
-    periods, done = run.split.periods, 0
-    total = len(run.split.test)
-    with parallel.Progress(
-        f"backtest of {name}{run.note}", total, verbose=run.verbose, unit="object"
-    ) as progress:
+    decided: list[dict[str, AnyArray]] = []
+    periods, done, label = run.split.periods, 0, f"backtest of {name}{run.note}"
+    with parallel.Progress(label, len(run.split.test), verbose=run.verbose, unit="object") as progress:
         for i in range(len(periods)):
             rows = run.rows(i)
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
@@ -146,9 +134,9 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                 stages.append(labelled)
                 state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
-            part = read_period(run.checkpoints, name, i)
-            if part is not None:
-                fitted = learner = None  # it has not decided this period, from which it might have learnt
+            columns = read_period(run.checkpoints, name, i)
+            if columns is not None:
+                fitted = learner = None  # a rejector that evolves has to decide this period first
                 progress.skip(done)
             elif len(rows):
                 if fitted is None:
@@ -159,17 +147,17 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
                     monitor = run.watch(fitted, state)
-                part = _decide_period(run, fitted, monitor, rows, i, seconds)
-                write_period(run.checkpoints, name, i, part)
-            if part is not None:
-                parts.append(part)
+                columns = _decide_period(run, fitted, monitor, rows, i, seconds)
+                write_period(run.checkpoints, name, i, columns)
+            if columns is not None:
+                decided.append(columns)
                 since_fit.append(rows)
-                labelled = np.concatenate([labelled, part["labelled"]])
-                if "monitor" in part:
-                    state = part.pop("monitor").item()
-                    watched[periods.labels[i]] = part.pop("watched").tolist()
+                labelled = np.concatenate([labelled, columns["labelled"]])
+                if "monitor" in columns:
+                    state = columns.pop("monitor").item()
+                    watched[periods.labels[i]] = columns.pop("watched").tolist()
             progress.show(done, periods.labels[i])
-    return Outcome(_join(parts), seconds, {} if run.retrain is None else _labelled(run, parts), watched)
+    return _outcome(run, decided, seconds, watched)
 
 
 def _fit_up_to_now(
@@ -180,13 +168,13 @@ def _fit_up_to_now(
     since_fit: list[IntArray],
     seconds: dict[str, float],
 ) -> Any:
-    """The rejector as it is after deciding the periods since its last fit; an earlier fit may learn."""
+    """Return the rejector as it is now: fitted, or the earlier one after learning; evolved if it does."""
     with _timed(seconds, "fit"):
         learns = learner is not None and run.what_learns(learner) != "anew"
         fitted = run.learn(learner, stages[-1]) if learns else run.fit(rejector, stages)
-    if Traits.of(fitted).evolves:
+    if declared(fitted).evolves:
         for earlier in since_fit:
-            run.decide(fitted, earlier)
+            fitted.decide(run.take(earlier))
     return fitted
 
 
@@ -199,13 +187,14 @@ def _decide_period(
     seconds: dict[str, float],
 ) -> dict[str, AnyArray]:
     with _timed(seconds, "decide"):
-        decisions = run.decide(fitted, rows) if monitor is None else run.take_in(monitor, rows)
+        X = run.take(rows)
+        decisions = fitted.decide(X) if monitor is None else monitor.update(X)
     chosen = LabelPlan.of(rows[:0], rows[:0], 1.0)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
-        chosen = run.retrain.select(fitted, take_rows(run.X, as_slice(rows)), decisions, generator)
+        chosen = run.retrain.select(fitted, features_of(X), decisions, generator)
     kept = replace(decisions, p_values=None, doubts=None)
-    columns = {key: tight(column) for key, column in kept.columns().items()}
+    columns = {key: as_text_array(column) for key, column in kept.columns().items()}
     if monitor is not None:
         raised = [
             alarm is not None and alarm.at > monitor.n - len(rows)
@@ -216,24 +205,26 @@ def _decide_period(
         "labelled": rows[chosen.rows],
         "probability": chosen.probabilities,
         "audited": chosen.audited,
-        "classes": tight(decisions.classes),
+        "classes": as_text_array(decisions.classes),
         "ranked_by": np.array([decisions.ranked_by]),
     }
 
 
-def _join(parts: list[dict[str, AnyArray]]) -> Decisions:
-    decided = [key for key in parts[0] if key not in ("labelled", "probability", "audited")]
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in decided}
+def _outcome(
+    run: Run, decided: list[dict[str, AnyArray]], seconds: dict[str, float], watched: dict[str, Any]
+) -> Outcome:
+    """Join the columns of all periods."""
+    columns = {key: np.concatenate([period[key] for period in decided]) for key in decided[0]}
+    labelled = {"row": run.numbers[columns.pop("labelled")]}
+    labelled |= {key: columns.pop(key) for key in ("probability", "audited")}
     classes, ranked_by = np.unique(columns.pop("classes")), columns.pop("ranked_by")[0].item()
-    return Decisions(**columns, classes=classes, ranked_by=ranked_by)
+    answers = Decisions(**columns, classes=classes, ranked_by=ranked_by)
+    return Outcome(answers, seconds, {} if run.retrain is None else labelled, watched)
 
 
-def _labelled(run: Run, parts: list[dict[str, AnyArray]]) -> dict[str, AnyArray]:
-    """The labelled objects of all periods, and how they were chosen."""
-    rows, probability, audited = (
-        np.concatenate([part[key] for part in parts]) for key in ("labelled", "probability", "audited")
-    )
-    return {"row": run.numbers[rows], "probability": probability, "audited": audited}
+def features_of(X: Any) -> Any:
+    """Return the rows, or the scores of a detector's answers."""
+    return X.scores if isinstance(X, Answers) else X
 
 
 @contextmanager

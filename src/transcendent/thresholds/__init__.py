@@ -1,6 +1,6 @@
-"""Threshold searches; the ones to use are imported from ``transcendent``, metrics from its ``metrics``."""
+"""Base class and results of the threshold searches, which are themselves imported from ``transcendent``."""
 
 from transcendent.thresholds.base import Search, SearchResult
-from transcendent.thresholds.guaranteed import GuaranteedResult, Proof
+from transcendent.thresholds.guaranteed import GuaranteedResult
 
-__all__ = ["GuaranteedResult", "Proof", "Search", "SearchResult"]
+__all__ = ["GuaranteedResult", "Search", "SearchResult"]

@@ -1,4 +1,4 @@
-"""The one problem every search solves: maximise an objective under constraints on kept and rejected."""
+"""What searches share: the problem, the best trial so far, the result, and the checks of settings."""
 
 import re
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from transcendent._utils.arrays import (
     as_labels,
     encode_labels,
 )
-from transcendent._utils.tables import Table
+from transcendent._utils.listing import Listing
 from transcendent.errors import InfeasibleError
 from transcendent.metrics.ratios import Constraint, Metric, RejectionRate, resolve_metric
 from transcendent.thresholds.counts import Counts, count
@@ -32,22 +32,22 @@ _CONSTRAINT = re.compile(r"\s*(\w+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\
 
 @dataclass(frozen=True, repr=False)
 class SearchResult:
-    """Thresholds, and what they promise on the calibration set.
+    """Thresholds, and what they achieve on the calibration set.
 
     Attributes
     ----------
     credibility_thresholds, confidence_thresholds : arrays of shape (classes,)
         Per predicted class; 0 everywhere for the value that was not thresholded.
     objective : Metric or None
-        What was optimised, None where thresholds come from a rule.
+        The metric that was optimised; None for thresholds by a rule.
     value : float
         Its value on the calibration set.
     bound : float or None
-        No thresholds from 0 to 1 do better than this on this calibration set; None where nothing is proven.
+        The best value that thresholds from 0 to 1 could reach on this calibration set; None without a proof.
     rejection_rate : float
         Share of the calibration set that is rejected.
     trials : int
-        How many threshold vectors were evaluated; 0 for searches that do not try.
+        Number of threshold vectors evaluated; 0 for searches without trials.
     """
 
     credibility_thresholds: FloatArray
@@ -59,21 +59,20 @@ class SearchResult:
     trials: int = 0
 
     def accepts(self, codes: IntArray, credibility: FloatArray, confidence: FloatArray) -> BoolArray:
-        """Which answers reach the thresholds of their class; NaN, with nothing to compare, reaches any."""
+        """Return which answers reach the thresholds of their class; NaN reaches any."""
         low = credibility < self.credibility_thresholds[codes]
-        low |= confidence < self.confidence_thresholds[codes]
-        return ~low
+        return ~(low | (confidence < self.confidence_thresholds[codes]))
 
     @property
     def gap(self) -> float | None:
-        """Distance between value and bound, None where nothing is proven."""
+        """Distance between value and bound; None without a proof."""
         return None if self.bound is None else abs(self.bound - self.value)
 
     @property
     def certified(self) -> bool:
-        """Whether the value is proven to be the best that thresholds from 0 to 1 reach.
+        """Whether no thresholds from 0 to 1 reach a better value.
 
-        None of them rejects an answer whose credibility (or confidence) is 1.
+        None of these rejects an answer whose credibility (or confidence) is 1.
         """
         return self.gap is not None and self.gap <= 1e-9
 
@@ -84,36 +83,33 @@ class SearchResult:
         return f"{type(self).__name__}({thresholds or 'nothing is rejected'}; {self._promise()})"
 
     def _repr_html_(self) -> str:
-        used, hidden = self._used(), len(self.credibility_thresholds) - _MOST_SHOWN
-        shown = range(min(len(self.credibility_thresholds), _MOST_SHOWN))
-        table = Table(
+        used, n_classes = self._used(), len(self.credibility_thresholds)
+        shown = range(min(n_classes, _MOST_SHOWN))
+        listing = Listing(
             head=["position of the class", *(f"{name} ≥" for name in used)],
             rows=[[str(c), *(f"{values[c]:.4f}" for values in used.values())] for c in shown],
         )
-        notes = [f"… and {hidden} more classes"] if hidden > 0 else []
+        notes = [f"… and {n_classes - _MOST_SHOWN} more classes"] if n_classes > _MOST_SHOWN else []
         kind = "thresholds per predicted class" if used else "nothing is rejected"
-        return table.as_html(f"{type(self).__name__}: {kind}", [*notes, self._promise()])
+        return listing.as_html(f"{type(self).__name__}: {kind}", [*notes, self._promise()])
 
     def _used(self) -> dict[str, FloatArray]:
-        """The thresholds that reject something, by what they are on."""
+        """Return the thresholds that reject something, by the value they are on."""
         given = {"credibility": self.credibility_thresholds, "confidence": self.confidence_thresholds}
         return {name: values for name, values in given.items() if values.any()}
 
     def _promise(self) -> str:
-        optimised = f"{self.objective} = {self.value:.4g}, {self._proof()}"
-        reached = "a rule" if self.objective is None else optimised
+        proof = "not proven best"
+        if self.gap is not None:
+            near = "proven best" if self.certified else f"at most {self.gap:.2g} from the best"
+            proof = f"{near} of thresholds from 0 to 1"
+        reached = "a rule" if self.objective is None else f"{self.objective} = {self.value:.4g}, {proof}"
         return f"in calibration: {reached}, {self.rejection_rate:.1%} rejected"
-
-    def _proof(self) -> str:
-        if self.gap is None:
-            return "not proven best"
-        near = "proven best" if self.certified else f"at most {self.gap:.2g} from the best"
-        return f"{near} of thresholds from 0 to 1"
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A calibration set, reduced to counts, with an objective and constraints; a rule has neither."""
+class ThresholdProblem:
+    """The counts of a calibration set, with an objective and constraints; a rule has neither."""
 
     counts: Counts
     classes: AnyArray
@@ -122,7 +118,7 @@ class Problem:
     constraints: tuple[Constraint, ...] = ()
 
     def evaluate(self, thresholds: FloatArray) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Of each trial: how good it is (-inf if not allowed), how many it keeps, its constraints' values.
+        """Return how good each trial is (-inf if not allowed), how many it keeps, its constraints' values.
 
         The values are (constraints, trials), NaN where an earlier constraint already fails.
         """
@@ -141,8 +137,8 @@ class Problem:
         return goodness, kept.actual.sum(axis=-1), reached
 
     def result(self, thresholds: FloatArray, bound: float | None = None, trials: int = 0) -> SearchResult:
-        """What (values, classes) thresholds promise: what they keep and reject in calibration."""
-        # A class that was never predicted offers no evidence to reject on.
+        """Return what (values, classes) thresholds achieve on the calibration set."""
+        # Nothing is known about answers of a class that was never predicted: none is rejected.
         thresholds = np.where(self.counts.total.predicted > 0, thresholds, 0.0)
         kept = self.counts.kept(thresholds[None])
         rejected = self.counts.total - kept
@@ -164,7 +160,7 @@ class Problem:
 
 @dataclass
 class Incumbent:
-    """The best trial so far, updated as in the paper: better, or as good and keeping more."""
+    """The best trial so far; a later one replaces it if it is better, or as good and keeps more."""
 
     goodness: float = -np.inf
     kept: int = -1
@@ -173,8 +169,10 @@ class Incumbent:
     since_update: int = 0
     reached: list[float] = field(default_factory=list)
 
-    def consider(self, problem: Problem, thresholds: FloatArray, patience: int | None = None) -> bool:
-        """Take in a batch of trials in order; False once ``patience`` trials brought no update."""
+    def consider(
+        self, problem: ThresholdProblem, thresholds: FloatArray, patience: int | None = None
+    ) -> bool:
+        """Consider a batch of trials in order; return False after ``patience`` trials without an update."""
         goodness, kept, reached = problem.evaluate(thresholds)
         self._remember_reached(problem, reached)
         start = 0
@@ -197,13 +195,13 @@ class Incumbent:
             self.since_update = 0
             start = best + 1
 
-    def result(self, problem: Problem) -> SearchResult:
-        """The promise of the best trial, or an error that says what could be reached."""
+    def result(self, problem: ThresholdProblem) -> SearchResult:
+        """Return the result of the best trial, or raise an error with the values that were reached."""
         if self.thresholds is None:
             raise infeasible(problem, self.reached, f"value in {self.trials} trials")
         return problem.result(self.thresholds, trials=self.trials)
 
-    def _remember_reached(self, problem: Problem, reached: FloatArray) -> None:
+    def _remember_reached(self, problem: ThresholdProblem, reached: FloatArray) -> None:
         signs = np.array([1.0 if c.sense == ">=" else -1.0 for c in problem.constraints])
         best = np.where(np.isnan(reached), -np.inf, signs[:, None] * reached).max(axis=1)
         old = np.array(self.reached) * signs if self.reached else np.full(len(signs), -np.inf)
@@ -217,7 +215,7 @@ class Search(BaseEstimator, ABC):
 
     @property
     def apart(self) -> int | None:
-        """Seed of the draw of calibration objects that are in no bag and only test; None if all are."""
+        """Seed that draws the calibration objects which only test thresholds; None if all are in bags."""
         return None
 
     def find(
@@ -230,10 +228,10 @@ class Search(BaseEstimator, ABC):
         y, labels : arrays of shape (n,)
             True labels, and the detector's answers.
         credibility, confidence : arrays of shape (n,)
-            Of the calibration objects; only what ``on`` names is needed. An object whose value is NaN (the
-            only member of its class, with nothing to compare) is kept by any threshold.
+            Of the calibration objects; only what ``on`` names is needed. Any threshold keeps an object whose
+            value is NaN (the only member of its class, with nothing to compare it with).
         classes : array or None
-            All labels there are, in order; by default those that occur.
+            All labels, in order; by default those that occur.
         """
         y, labels = as_labels(y), as_labels(labels, "labels")
         classes = np.unique(np.concatenate([y, labels])) if classes is None else np.asarray(classes)
@@ -243,7 +241,7 @@ class Search(BaseEstimator, ABC):
     def find_coded(
         self, actual: IntArray, predicted: IntArray, credibility: Any, confidence: Any, *, classes: AnyArray
     ) -> SearchResult:
-        """`find`, of labels as positions in ``classes``."""
+        """Search thresholds as `find` does, given labels as positions in ``classes``."""
         if self.on not in get_args(On):
             raise ValueError(f"on must be one of {get_args(On)}, not {self.on!r}.")
         values = _values(self.on, credibility, confidence)
@@ -259,7 +257,7 @@ class Search(BaseEstimator, ABC):
     def _find(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> SearchResult:
-        """The search itself, on positions in ``classes`` and (n, 1 or 2) values."""
+        """Search thresholds, given positions in ``classes`` and (n, 1 or 2) values."""
 
 
 class ConstrainedSearch(Search):
@@ -280,22 +278,24 @@ class ConstrainedSearch(Search):
 
     def _problem(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> Problem:
+    ) -> ThresholdProblem:
         counts = count(predicted, actual, values, len(classes))
-        return Problem(counts, classes, self.on, resolve_metric(self.objective), self._limits())
+        return ThresholdProblem(counts, classes, self.on, resolve_metric(self.objective), self._limits())
 
     def _limits(self) -> tuple[Constraint, ...]:
-        """All constraints, the limit on rejections first."""
-        several = isinstance(self.constraints, Iterable) and not isinstance(self.constraints, str)
-        given: Any = self.constraints if several else [self.constraints]
+        """Return all constraints, the limit on rejections first."""
+        one = isinstance(self.constraints, str) or not isinstance(self.constraints, Iterable)
+        given: Any = [self.constraints] if one else self.constraints
         limits = tuple(parse_constraint(one) if isinstance(one, str) else one for one in given)
         if not all(isinstance(one, Constraint) for one in limits):
             raise ValueError(
-                f"constraints look like F1() >= 0.8, RejectionRate() <= 0.1 or 'f1 >= 0.8', not {given!r}."
+                f"constraints must look like F1() >= 0.8 or 'rejection_rate <= 0.1', not {given!r}."
             )
         if self.max_rejection is not None:
             if not 0 <= self.max_rejection <= 1:
-                raise ValueError(f"max_rejection is a share between 0 and 1, not {self.max_rejection!r}.")
+                raise ValueError(
+                    f"max_rejection must be a share between 0 and 1, not {self.max_rejection!r}."
+                )
             limits = (RejectionRate() <= float(self.max_rejection), *limits)
         return limits
 
@@ -309,8 +309,8 @@ def parse_constraint(text: str) -> Constraint:
     return metric >= bound if found[2] == ">=" else metric <= bound
 
 
-def infeasible(problem: Problem, reached: Iterable[float], how: str) -> InfeasibleError:
-    """Names the first constraint that could not be met together with those before it."""
+def infeasible(problem: ThresholdProblem, reached: Iterable[float], how: str) -> InfeasibleError:
+    """Return an error that names the first constraint that cannot be met together with those before it."""
     before: list[str] = []
     for constraint, best in zip(problem.constraints, reached, strict=True):
         met = best >= constraint.bound if constraint.sense == ">=" else best <= constraint.bound
@@ -329,19 +329,23 @@ def infeasible(problem: Problem, reached: Iterable[float], how: str) -> Infeasib
 def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
     wanted = {"credibility": [credibility], "confidence": [confidence], "both": [credibility, confidence]}[on]
     if any(column is None for column in wanted):
-        raise ValueError(f"thresholds on {on} need that value of the calibration objects; it is missing.")
+        needed = "credibility and confidence" if on == "both" else on
+        raise ValueError(f"on={on!r} needs the {needed} of the calibration objects: pass it to find().")
     columns = [np.asarray(column, dtype=np.float64) for column in wanted]
     values = columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
-    lowest, highest = (f.reduce(values, axis=None, initial=0.5) for f in (np.fmin, np.fmax))  # not of NaN
+    lowest, highest = (f.reduce(values, axis=None, initial=0.5) for f in (np.fmin, np.fmax))  # ignoring NaN
     if lowest < 0 or highest > 1:
-        raise ValueError("credibility and confidence lie between 0 and 1; these values do not.")
+        raise ValueError(
+            f"credibility and confidence must be between 0 and 1; got {lowest:g} to {highest:g}."
+        )
     return values
 
 
-def check_promises_nothing(search: Any, rejector: Any) -> None:
-    """Refuse a search whose thresholds are proven, for a rejector whose decisions the proof is not about."""
+def refuse_guaranteed_search(search: Any, rejector: Any) -> None:
+    """Raise if a guaranteed search is given to a rejector for which its proof does not hold."""
     if getattr(search, "apart", None) is not None:
         raise ValueError(
-            f"{type(search).__name__} proves what one detector and calibration objects it has not seen "
-            f"decide: take InductiveEvaluator or ScoreEvaluator alone, not {type(rejector).__name__}."
+            f"{type(search).__name__} proves thresholds for one detector and calibration objects that it has "
+            "not seen: use it with InductiveEvaluator or ScoreEvaluator, and without a budget, not "
+            f"{type(rejector).__name__}."
         )

@@ -4,32 +4,25 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, rows_by_code
 from transcendent.metrics.ratios import Tally
 
 
 class Counts(ABC):
-    """Counts of a calibration set by predicted class.
+    """Counts of a calibration set by predicted class; any threshold keeps an object whose value is NaN.
 
-    Attributes
-    ----------
-    total : Tally
-        Margins of the whole calibration set.
-    n_classes : int
-        Number of classes.
-    batch : int
-        How many trials to count at once, so that memory stays bounded.
+    ``total`` holds the counts of all objects. ``batch`` trials are counted at once, to bound the memory.
     """
 
-    total: Tally
-    n_classes: int
     batch: int
 
+    def __init__(self, predicted: IntArray, actual: IntArray, n_classes: int) -> None:
+        self.n_classes = n_classes
+        self.total = margins(predicted, actual, n_classes)
+
     def kept(self, thresholds: FloatArray) -> Tally:
-        """Margins of what (trials, values, classes) thresholds keep; an object at a threshold is kept."""
-        correct, actual, predicted = (
-            np.zeros((len(thresholds), self.n_classes), dtype=np.intp) for _ in range(3)
-        )
+        """Count what (trials, values, classes) thresholds keep; an object at its threshold is kept."""
+        correct, actual, predicted = np.zeros((3, len(thresholds), self.n_classes), dtype=np.intp)
         for c in range(self.n_classes):
             kept = self._kept_of_class(c, thresholds[:, :, c])
             correct[:, c] = kept[:, c]
@@ -39,48 +32,55 @@ class Counts(ABC):
 
     @abstractmethod
     def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
-        """(trials, classes) objects predicted c that (trials, values) thresholds keep, by true class."""
+        """Count, by true class, the objects predicted c that each of (trials, values) thresholds keeps."""
 
 
 class LevelCounts(Counts):
     """One value per object (credibility or confidence): a trial costs one binary search per class.
 
-    ``levels[c]`` are values of objects predicted c, ascending, and ``suffix[c][j]`` counts by true class
-    those whose value is at least ``levels[c][j]``; the last row, all rejected, is zero.
+    ``levels[c]`` are values of objects predicted c, ascending. ``suffix[c][j]`` counts by true class the
+    objects whose value is at least ``levels[c][j]``; its last row, for all rejected, is zero.
+
+    The levels are all values or, with ``boundaries``, the lowest, the highest and those of incorrect answers,
+    each with the next value above it. No other threshold is worth trying if one more correct answer never
+    hurts.
     """
 
-    def __init__(self, levels: list[FloatArray], suffix: list[AnyArray], total: Tally) -> None:
-        self.levels, self.suffix, self.total = levels, suffix, total
-        self.n_classes = len(levels)
-        self.batch = max(1, (1 << 20) // self.n_classes)
+    def __init__(
+        self,
+        predicted: IntArray,
+        actual: IntArray,
+        values: FloatArray,
+        n_classes: int,
+        *,
+        boundaries: bool = False,
+    ) -> None:
+        super().__init__(predicted, actual, n_classes)
+        self.batch = max(1, (1 << 20) // n_classes)
+        self.levels: list[FloatArray] = []
+        self.suffix: list[AnyArray] = []
+        values = _known(values)
+        for c, rows in enumerate(rows_by_code(predicted, n_classes)):
+            of_class = values[rows], actual[rows], n_classes
+            levels, suffix = _boundaries(c, *of_class) if boundaries else _cumulate(*of_class)
+            self.levels.append(levels)
+            self.suffix.append(suffix)
 
     def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
         return self.suffix[c][np.searchsorted(self.levels[c], thresholds[:, 0])]
-
-
-class CumulativeCounts(LevelCounts):
-    """Counts at every distinct value, so of any threshold."""
-
-    def __init__(self, predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> None:
-        rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
-        steps = [_cumulate(values[rows], actual[rows], n_classes) for rows in rows_of]
-        levels, suffix = zip(*steps, strict=True)
-        super().__init__(list(levels), list(suffix), margins(predicted, actual, n_classes))
 
 
 class JointCounts(Counts):
     """Two values per object, both thresholded: trials are counted together on the grid they span."""
 
     def __init__(self, predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> None:
-        self.n_classes = n_classes
-        rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
-        self.values = [values[rows] for rows in rows_of]
-        self.actual = [actual[rows] for rows in rows_of]
-        self.total = margins(predicted, actual, n_classes)
+        super().__init__(predicted, actual, n_classes)
         self.batch = max(1, int(np.sqrt((1 << 22) / n_classes)))
+        values, rows_of = _known(values), rows_by_code(predicted, n_classes)
+        self.values, self.actual = [values[rows] for rows in rows_of], [actual[rows] for rows in rows_of]
 
     def _kept_of_class(self, c: int, thresholds: FloatArray) -> AnyArray:
-        """A histogram over the grid of the trials' thresholds, summed from its far corner."""
+        # A histogram over the grid of the trials' thresholds, summed from its far corner.
         edges, ranks = zip(*(np.unique(column, return_inverse=True) for column in thresholds.T), strict=True)
         passed = [np.searchsorted(e, v, side="right") for e, v in zip(edges, self.values[c].T, strict=True)]
         shape = (len(edges[0]) + 1, len(edges[1]) + 1, self.n_classes)
@@ -92,31 +92,14 @@ class JointCounts(Counts):
 
 
 def count(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> Counts:
-    """The counts for objects with one or two values each: ``values`` is (n, 1) or (n, 2).
-
-    An object whose value is NaN is kept by any threshold.
-    """
-    values = _known(values)
+    """Count objects with one or two values each: ``values`` is (n, 1) or (n, 2)."""
     if values.shape[1] == 1:
-        return CumulativeCounts(predicted, actual, values[:, 0], n_classes)
+        return LevelCounts(predicted, actual, values[:, 0], n_classes)
     return JointCounts(predicted, actual, values, n_classes)
 
 
-def boundary_counts(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> LevelCounts:
-    """Counts at the lowest, the highest and every incorrect answer's value, and at the next value above each.
-
-    They are all the thresholds worth trying where a correct answer more never hurts. An object whose value
-    is NaN is kept by any threshold.
-    """
-    values = _known(values)
-    rows_of = [np.flatnonzero(predicted == c) for c in range(n_classes)]
-    steps = [_boundaries(c, values[rows], actual[rows], n_classes) for c, rows in enumerate(rows_of)]
-    levels, suffix = zip(*steps, strict=True)
-    return LevelCounts(list(levels), list(suffix), margins(predicted, actual, n_classes))
-
-
 def _boundaries(c: int, values: FloatArray, actual: IntArray, n_classes: int) -> tuple[FloatArray, AnyArray]:
-    """Of the objects predicted c: the boundaries, and the counts from each up, the last from infinity up."""
+    """Return the boundaries of objects predicted c, and the counts from each up, with a last row of 0."""
     wrong = actual != c
     correct = np.sort(values[~wrong])
     wrong_levels, suffix = _cumulate(values[wrong], actual[wrong], n_classes)
@@ -130,19 +113,18 @@ def _boundaries(c: int, values: FloatArray, actual: IntArray, n_classes: int) ->
 
 
 def _known(values: FloatArray) -> FloatArray:
-    """The values with 1 for NaN, which any threshold keeps."""
     return np.where(np.isnan(values), 1.0, values)
 
 
 def _cumulate(values: FloatArray, actual: IntArray, n_classes: int) -> tuple[FloatArray, AnyArray]:
-    """The distinct values in order, and the counts by true class from each up; the last, of none, is zero."""
+    """Return the distinct values, and the counts by true class from each up, with a last row of 0."""
     levels, level = np.unique(values, return_inverse=True)
     at_level = np.bincount(level * n_classes + actual, minlength=(len(levels) + 1) * n_classes)
     return levels, at_level.reshape(-1, n_classes)[::-1].cumsum(axis=0)[::-1]
 
 
 def margins(predicted: IntArray, actual: IntArray, n_classes: int) -> Tally:
-    """The counts of objects, from their labels as positions in the classes."""
+    """Count objects, from their labels as positions in the classes."""
     right = predicted == actual
     return Tally(
         np.bincount(actual[right], minlength=n_classes),

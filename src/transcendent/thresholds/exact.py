@@ -1,14 +1,15 @@
 """The best thresholds from 0 to 1, with a proof or a bound.
 
-Every ratio metric is a sum over predicted classes of counts that depend on one threshold each, so
-Dinkelbach's iteration turns "maximise N / D" into "maximise Σ_c g_c(τ_c)" with g = N − λD, and a constraint
-into "Σ_c h_c(τ_c) ≥ 1". All counts are integers and stay so: equality is equality.
+Numerator N and denominator D of a ratio metric are sums over predicted classes, and each term depends on one
+threshold. Dinkelbach's iteration (Management Science, 1967) turns "maximise N / D" into several problems
+"maximise Σ_c g_c(τ_c)" with g = N − λD. A constraint becomes "Σ_c h_c(τ_c) ≥ 1". All terms are integers, so
+comparisons are exact.
 
 Two classes are solved by one sweep over the thresholds of the first and a running maximum over those of the
 second. More classes start from a Lagrangian relaxation, which also gives the bound, and are improved by the
 same sweep over every pair of classes.
 
-Where a correct answer more never hurts, few thresholds are worth trying: see `_correct_answers_pay`.
+Where one more correct answer never hurts, few thresholds are worth trying: see `_correct_answers_pay`.
 """
 
 from collections.abc import Sequence
@@ -24,29 +25,29 @@ from transcendent.metrics.ratios import METRICS, Accuracy, Constraint, Metric, R
 from transcendent.thresholds.base import (
     ConstrainedSearch,
     Incumbent,
-    Problem,
     Search,
     SearchResult,
+    ThresholdProblem,
     infeasible,
 )
-from transcendent.thresholds.counts import LevelCounts, boundary_counts
-from transcendent.thresholds.sweep import Pair, PairLimits, best_pair, relax
+from transcendent.thresholds.counts import LevelCounts
+from transcendent.thresholds.sweep import PairLimits, best_pair, relax, total
 
-# Below every ratio: with λ = −1 the gain is N + D, whose maximum is undefined only where everything is.
+# The first λ is below every ratio: the gain is then N + D, which is 0 only where N / D is undefined.
 _UNDEFINED = Fraction(-1)
 
 
 class ExactSearch(ConstrainedSearch):
-    """Thresholds that are proven best on the calibration set, or come with a bound on what could be better.
+    """Finds the thresholds that are best on the calibration set, with a proof or a bound.
 
-    With two classes the result is certified. With more, ``result.gap`` tells how far from the best it can
-    be at most; 0 is a proof. Best means best of thresholds from 0 to 1, none of which rejects an answer whose
-    credibility is 1. ``MacroF1`` is not a ratio of sums: it is improved class by class, without proof.
+    With two classes the result is proven best. With more, ``result.gap`` is the largest possible distance
+    from the best; 0 is a proof. Best means best of thresholds from 0 to 1, none of which rejects an answer
+    whose credibility is 1. ``MacroF1`` is not a ratio of sums: it is improved class by class, without proof.
 
     Parameters
     ----------
     objective : str or Metric
-        What is optimised, in the direction the metric prefers: ``"f1"``, ``"precision"``, ``"recall"``,
+        Metric to optimise, in its better direction: ``"f1"``, ``"precision"``, ``"recall"``,
         ``"accuracy"``, ``"error"``, ``"macro_f1"``, ``"rejection_rate"`` or a metric.
     max_rejection : float or None
         Shorthand for the constraint ``RejectionRate() <= max_rejection``.
@@ -78,17 +79,14 @@ class ExactSearch(ConstrainedSearch):
                 "ExactSearch thresholds one value; use RandomSearch or GridSearch for on='both'."
             )
         objective, limits = resolve_metric(self.objective), self._limits()
-        if _correct_answers_pay(objective, limits, classes):
-            counts = boundary_counts(predicted, actual, values[:, 0], len(classes))
-            problem = Problem(counts, classes, self.on, objective, limits)
-        else:
-            problem = self._problem(actual, predicted, values, classes)
-        if isinstance(problem.objective, Ratio):
-            return _solve(problem, problem.objective)
+        few = _correct_answers_pay(objective, limits, classes)
+        counts = LevelCounts(predicted, actual, values[:, 0], len(classes), boundaries=few)
+        problem = ThresholdProblem(counts, classes, self.on, objective, limits)
+        if isinstance(objective, Ratio):
+            return _solve(problem, objective)
         start = _solve(problem, Accuracy())
-        on_credibility = self.on == "credibility"
-        thresholds = start.credibility_thresholds if on_credibility else start.confidence_thresholds
-        return _climb(problem, thresholds)
+        # One of the two is 0 everywhere.
+        return _climb(problem, start.credibility_thresholds + start.confidence_thresholds)
 
 
 def resolve_search(search: Search | str, n_classes: int) -> Search:
@@ -108,25 +106,27 @@ def resolve_search(search: Search | str, n_classes: int) -> Search:
 
 
 def _correct_answers_pay(objective: Metric, limits: Sequence[Constraint], classes: AnyArray) -> bool:
-    """Whether raising a threshold over correct answers alone can only harm.
+    """Return whether raising a threshold above correct answers alone never helps.
 
-    Keeping one correct answer more adds a to a ratio's numerator N and b to its denominator D. If a ≥ b ≥ 0,
-    no gain N − λD at λ = −1 or λ in [0, 1] falls, nor does the slack of a bound, which is such a gain. So a
-    threshold right above a value that only correct answers have is no better than one at that value,
-    which keeps more: neither the best nor, as more kept wins ties, the choice among equals. The thresholds at
-    incorrect answers stay: with them a constraint is seen to be monotone if it is so over all thresholds.
+    Keeping one more correct answer adds a to a ratio's numerator N and b to its denominator D. If a ≥ b ≥ 0,
+    no gain N − λD falls for λ = −1 or λ in [0, 1], and no slack of a bound, which is such a gain. So a
+    threshold right above a value that only correct answers have is no better than one at that value, which
+    also keeps more and therefore wins the tie. Thresholds at incorrect answers are needed, also to see
+    whether a constraint is monotone.
     """
-    goals = [(objective, objective.higher_is_better), *((c.metric, c.sense == ">=") for c in limits)]
-    return all(_gains_by_correct_answers(metric, maximise, classes) for metric, maximise in goals)
-
-
-def _gains_by_correct_answers(metric: Metric, maximise: bool, classes: AnyArray) -> bool:
-    if not isinstance(metric, Ratio):
-        return False
     one_of_each = np.eye(len(classes), dtype=np.intp)
     kept = Tally(one_of_each, one_of_each, one_of_each)
-    n, d = metric.parts(kept, Tally(-one_of_each, -one_of_each, -one_of_each), classes)
-    return bool(np.all((d >= 0) & (d <= (n if maximise else d - n))))
+    rejected = Tally(-one_of_each, -one_of_each, -one_of_each)
+    for metric, up in (
+        (objective, objective.higher_is_better),
+        *((c.metric, c.sense == ">=") for c in limits),
+    ):
+        if not isinstance(metric, Ratio):
+            return False
+        n, d = metric.sums(kept, rejected, classes)
+        if not np.all((d >= 0) & (d <= (n if up else d - n))):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -136,57 +136,58 @@ class _Terms:
     numerators: list[AnyArray]
     denominators: list[AnyArray]
     needs: list[list[AnyArray]]
-    """For each constraint, per class: over the chosen candidates they must sum to at least 1."""
+    """Of each constraint, one array per class: over the chosen candidates they must sum to at least 1."""
     monotone: list[bool]
     """Whether a constraint only gets harder with higher thresholds."""
     kept: list[AnyArray]
 
     def gain(self, c: int, ratio: Fraction) -> AnyArray:
-        """What each candidate of class c adds to N − λD."""
+        """Return what each candidate of class c adds to N − λD, times the denominator of λ."""
         gain: AnyArray = ratio.denominator * self.numerators[c] - ratio.numerator * self.denominators[c]
         return gain
 
     def ratio(self, chosen: Sequence[int]) -> Fraction:
-        """The objective at one candidate per class."""
-        denominator = _total(self.denominators, chosen)
-        return Fraction(_total(self.numerators, chosen), denominator) if denominator else _UNDEFINED
+        """Return the objective at one candidate per class."""
+        denominator = total(self.denominators, chosen)
+        return Fraction(total(self.numerators, chosen), denominator) if denominator else _UNDEFINED
 
     def feasible(self, chosen: Sequence[int]) -> bool:
-        """Whether every constraint holds."""
-        return all(_total(need, chosen) >= 1 for need in self.needs)
+        """Return whether every constraint holds."""
+        return all(total(need, chosen) >= 1 for need in self.needs)
 
     def limits(self, a: int, b: int, chosen: Sequence[int]) -> PairLimits:
-        """What the constraints leave to classes a and b, the other classes as chosen."""
-        pairs = [(need[a], need[b]) for need in self.needs]
-        required = [
-            1 - _total(need, chosen) + int(need[a][chosen[a]]) + int(need[b][chosen[b]])
-            for need in self.needs
-        ]
-        return PairLimits.of(pairs, self.monotone, required, (len(self.kept[a]), len(self.kept[b])))
+        """Return which candidates of classes a and b are allowed, with the other classes as chosen."""
+        last, other = np.full(len(self.kept[a]), len(self.kept[b]) - 1), None
+        for need, falls in zip(self.needs, self.monotone, strict=True):
+            required = 1 - total(need, chosen) + int(need[a][chosen[a]]) + int(need[b][chosen[b]])
+            if falls:
+                last = np.minimum(last, np.searchsorted(-need[b], need[a] - required, side="right") - 1)
+            else:
+                other = required - need[a], need[b]
+        return PairLimits(last, other)
 
 
-def _solve(problem: Problem, objective: Ratio) -> SearchResult:
-    counts = problem.counts
-    assert isinstance(counts, LevelCounts)
+def _solve(problem: ThresholdProblem, objective: Ratio) -> SearchResult:
     found = _best(problem, objective, objective.higher_is_better, problem.constraints)
     if found is None:
-        proven = len(problem.classes) == 2
-        how = "reachable value" if proven else "value found (with more than two classes no proof)"
+        two = len(problem.classes) == 2
+        how = "reachable value" if two else "value found (not proven, with more than two classes)"
         raise infeasible(problem, _reachable(problem), how)
     chosen, bound = found
-    thresholds = np.array([_threshold(levels, j) for levels, j in zip(counts.levels, chosen, strict=True)])
+    levels = zip(_level_counts(problem).levels, chosen, strict=True)
+    thresholds = np.array([np.append(of_class, 1.0)[j] if j else 0.0 for of_class, j in levels])
     return problem.result(thresholds[None], bound if objective == problem.objective else None)
 
 
 def _best(
-    problem: Problem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
+    problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
 ) -> tuple[list[int], float] | None:
-    """The chosen candidate of each class and a bound on the objective, or None if nothing is allowed."""
+    """Return the best candidate of each class and a bound on the objective, or None if none is allowed."""
     terms = _terms(problem, objective, maximise, constraints)
     if sum(not falls for falls in terms.monotone) > 1:
         raise ValueError(
             "ExactSearch takes any number of limits on rejection but at most one other constraint; "
-            "use RandomSearch for several."
+            "use RandomSearch for more."
         )
     two = len(problem.classes) == 2
     found = _best_of_two(terms) if two else _best_of_many(terms, _start(problem, constraints, terms.monotone))
@@ -197,30 +198,25 @@ def _best(
 
 
 def _best_of_two(terms: _Terms) -> tuple[list[int], Fraction] | None:
-    """Dinkelbach with an exact inner maximum: what it ends with is optimal."""
+    """Run Dinkelbach's iteration. Its inner maximum is exact, so the last choice is optimal."""
     limits = terms.limits(0, 1, [0, 0])
-    ratio = _UNDEFINED
-    chosen: list[int] | None = None
+    ratio, chosen = _UNDEFINED, None
     while True:
         best = best_pair(terms.gain(0, ratio), terms.gain(1, ratio), limits, (terms.kept[0], terms.kept[1]))
         if best is None:
             return None
-        reached = terms.ratio([best.first, best.second])
+        new = [best.first, best.second]
+        reached = terms.ratio(new)
         if reached <= ratio:
-            return None if chosen is None else (_prefer(terms, chosen, best, ratio), ratio)
-        chosen, ratio = [best.first, best.second], reached
-
-
-def _prefer(terms: _Terms, chosen: list[int], best: Pair, ratio: Fraction) -> list[int]:
-    """Among the last two choices, equally good, the one that keeps more."""
-    other = [best.first, best.second]
-    if terms.ratio(other) == ratio and _total(terms.kept, other) > _total(terms.kept, chosen):
-        return other
-    return chosen
+            if chosen is None:
+                return None
+            more = reached == ratio and total(terms.kept, new) > total(terms.kept, chosen)
+            return (new if more else chosen), ratio
+        chosen, ratio = new, reached
 
 
 def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fraction] | None:
-    """A relaxation for starts and a bound, then every pair of classes in turn until nothing improves."""
+    """Improve every pair of classes in turn until nothing does, from starts and a bound by relaxation."""
     n_classes = len(terms.kept)
     starts, bound = [[0] * n_classes, *starts], np.inf
     for need in terms.needs or [[np.ones(len(kept), dtype=np.int64) for kept in terms.kept]]:
@@ -243,8 +239,10 @@ def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fr
     return None if ratio == _UNDEFINED else (chosen, max(Fraction(bound), ratio))
 
 
-def _start(problem: Problem, constraints: Sequence[Constraint], monotone: Sequence[bool]) -> list[list[int]]:
-    """The best choice for the one constraint that does not limit rejection, under those that do."""
+def _start(
+    problem: ThresholdProblem, constraints: Sequence[Constraint], monotone: Sequence[bool]
+) -> list[list[int]]:
+    """Return the best choice for the one constraint that does not limit rejection, under those that do."""
     if all(monotone):
         return []
     hard = constraints[monotone.index(False)]
@@ -255,37 +253,35 @@ def _start(problem: Problem, constraints: Sequence[Constraint], monotone: Sequen
 
 
 def _improve(terms: _Terms, ratio: Fraction, chosen: list[int], a: int, b: int) -> list[int] | None:
-    """The choice with the best candidates for two classes, or None if it has them already."""
+    """Return the choice with the best candidates of two classes, or None if it is no better."""
     gain_a, gain_b = terms.gain(a, ratio), terms.gain(b, ratio)
     best = best_pair(gain_a, gain_b, terms.limits(a, b, chosen), (terms.kept[a], terms.kept[b]))
     if best is None or best.gain <= gain_a[chosen[a]] + gain_b[chosen[b]]:
         return None
-    better = list(chosen)
-    better[a], better[b] = best.first, best.second
-    return better
+    return [*chosen[:a], best.first, *chosen[a + 1 : b], best.second, *chosen[b + 1 :]]
 
 
-def _reachable(problem: Problem) -> list[float]:
-    """For each constraint the best value of its metric under those before it, up to the first that fails."""
+def _reachable(problem: ThresholdProblem) -> list[float]:
+    """Return the best value of each constraint's metric under those before it, up to the first that fails."""
     reached = [float("nan")] * len(problem.constraints)
     for i, constraint in enumerate(problem.constraints):
         assert isinstance(constraint.metric, Ratio)
         found = _best(problem, constraint.metric, constraint.sense == ">=", problem.constraints[:i])
         if found is None:
             break
-        terms = _terms(problem, constraint.metric, maximise=True, constraints=())
-        value = terms.ratio(found[0])
+        value = _terms(problem, constraint.metric, maximise=True, constraints=()).ratio(found[0])
         reached[i] = float("nan") if value == _UNDEFINED else float(value)
     return reached
 
 
-def _terms(problem: Problem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]) -> _Terms:
-    counts = problem.counts
-    assert isinstance(counts, LevelCounts)
+def _terms(
+    problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
+) -> _Terms:
+    counts = _level_counts(problem)
     tallies = [_class_tallies(counts, c) for c in range(counts.n_classes)]
     numerators, denominators = [], []
     for kept, rejected in tallies:
-        n, d = objective.parts(kept, rejected, problem.classes)
+        n, d = objective.sums(kept, rejected, problem.classes)
         numerators.append(n if maximise else d - n)
         denominators.append(d)
     needs = [_need(constraint, tallies, problem.classes) for constraint in constraints]
@@ -294,7 +290,7 @@ def _terms(problem: Problem, objective: Ratio, maximise: bool, constraints: Sequ
 
 
 def _class_tallies(counts: LevelCounts, c: int) -> tuple[Tally, Tally]:
-    """What each candidate threshold of class c keeps and rejects among the objects predicted c."""
+    """Count what each candidate threshold of class c keeps and rejects of the objects predicted c."""
     levels, rows = counts.levels[c], counts.suffix[c]
     if len(levels) and levels[-1] >= 1.0:
         rows = rows[:-1]  # no threshold in [0, 1] rejects a value of 1
@@ -308,30 +304,28 @@ def _class_tallies(counts: LevelCounts, c: int) -> tuple[Tally, Tally]:
 def _need(
     constraint: Constraint, tallies: Sequence[tuple[Tally, Tally]], classes: AnyArray
 ) -> list[AnyArray]:
-    """The constraint as integers that must sum to at least 1.
+    """Return the constraint as integers, one array per class, that must sum to at least 1.
 
     The slack must be at least 0 and the denominator positive. With k classes, slack · (k + 1) plus the
-    number of classes with a positive denominator says both at once.
+    number of classes with a positive denominator is at least 1 only if both hold.
     """
     if not isinstance(constraint.metric, Ratio):
         raise ValueError(f"ExactSearch cannot constrain {constraint.metric}; use RandomSearch.")
     need = []
     for kept, rejected in tallies:
-        n, d = constraint.metric.parts(kept, rejected, classes)
+        n, d = constraint.metric.sums(kept, rejected, classes)
         need.append((len(classes) + 1) * constraint.slack(n, d) + (d > 0))
     return need
 
 
-def _threshold(levels: FloatArray, j: int) -> float:
-    if j == 0:
-        return 0.0
-    return float(levels[j]) if j < len(levels) else 1.0
+def _level_counts(problem: ThresholdProblem) -> LevelCounts:
+    assert isinstance(problem.counts, LevelCounts)
+    return problem.counts
 
 
-def _climb(problem: Problem, thresholds: FloatArray) -> SearchResult:
-    """From the best of some starts, improve one class at a time until no class improves."""
-    counts = problem.counts
-    assert isinstance(counts, LevelCounts)
+def _climb(problem: ThresholdProblem, thresholds: FloatArray) -> SearchResult:
+    """Improve one class at a time, from the best of some starts, until no class improves."""
+    counts = _level_counts(problem)
     best = Incumbent()
     random = np.random.default_rng(0).random((1000, counts.n_classes))
     best.consider(problem, np.vstack([thresholds, np.zeros_like(thresholds), random])[:, None])
@@ -339,14 +333,9 @@ def _climb(problem: Problem, thresholds: FloatArray) -> SearchResult:
     while best.thresholds is not None and best.goodness > before:
         before = best.goodness
         for c, levels in enumerate(counts.levels):
-            candidates = np.array([_threshold(levels, j) for j in (0, len(levels))])
-            candidates = np.concatenate([candidates, levels])
+            candidates = np.concatenate([[0.0, 1.0], levels])
             for part in chunks(len(candidates), counts.batch):
                 trials = np.repeat(best.thresholds[None], part.stop - part.start, axis=0)
                 trials[:, 0, c] = candidates[part]
                 best.consider(problem, trials)
     return best.result(problem)
-
-
-def _total(columns: Sequence[AnyArray], chosen: Sequence[int]) -> int:
-    return sum(int(column[j]) for column, j in zip(columns, chosen, strict=True))

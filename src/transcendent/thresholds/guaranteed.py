@@ -1,4 +1,4 @@
-"""Thresholds with a guarantee: one part of the calibration objects orders them, the other tests them."""
+"""Thresholds with a guarantee: some calibration objects order the thresholds, the others test them."""
 
 import math
 import warnings
@@ -17,25 +17,19 @@ from transcendent.thresholds.base import On, Search, SearchResult
 
 Promise = Literal["error", "class_error", "precision", "fnr"]
 
-_TESTED = 0.7
-_STRICTER = np.arange(0.05, 1, 0.05)
+_TESTED = 0.7  # share of the calibration objects that only test
+_STRICTER = np.arange(0.05, 1, 0.05)  # steps before the first that accepts all without errors
+_BETWEEN = 8  # steps from one threshold to the next
 _MOST_NEEDED = 10**9
-_BETWEEN = 8
 NOTHING = 2.0  # a threshold that no credibility reaches
 _SALT = 2022  # so that the draw does not depend on data made with the same seed
 
 
 class Proof(NamedTuple):
-    """The thresholds that were tested, strictest first, up to the first that could not be proven.
+    """The (steps, classes) thresholds that were tested, strictest first, up to the first that failed.
 
-    Attributes
-    ----------
-    thresholds : array of shape (steps, classes)
-        The thresholds of each step.
-    answers, wrong : int arrays of shape (steps,)
-        Number of tested objects in question that the step accepts, and of the wrong ones of them.
-    p_values : array of shape (steps,)
-        Chance of so few wrong ones if more than the promised share were.
+    ``answers`` and ``wrong`` count the accepted test objects that the promise is about. A p-value is the
+    chance of at most that many wrong ones if the promise were broken.
     """
 
     thresholds: FloatArray
@@ -46,7 +40,7 @@ class Proof(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class GuaranteedResult(SearchResult):
-    """Thresholds that keep a promise, and how it was proven.
+    """Thresholds with a proven promise.
 
     A class whose answers are all rejected has the threshold 2, which no credibility reaches.
 
@@ -54,22 +48,19 @@ class GuaranteedResult(SearchResult):
     ----------
     credibility_thresholds, confidence_thresholds : arrays of shape (classes,)
         Per predicted class; those on confidence are 0.
-    objective : None
+    objective, value, bound : None, NaN and None
         Nothing was optimised.
-    value : float
-        NaN.
-    bound : None
-        Nothing is proven to be best.
     rejection_rate : float
         Share of the calibration set that is rejected.
     trials : int
         Number of tests.
     promise : str
-        What is promised.
+        The share that is promised to be at most ``error``.
     error, delta : float
-        The largest share promised, and the chance that the promise does not hold.
-    proofs : tuple of Proof
-        What was tested: one path, or one for each class.
+        The largest share, and the chance that the promise is broken.
+    proofs : tuple
+        The tests, once or for each class. A proof has the ``thresholds`` of its steps, the numbers of
+        ``answers`` accepted and of those ``wrong``, and the ``p_values`` of the tests.
     """
 
     promise: str = ""
@@ -85,53 +76,51 @@ class GuaranteedResult(SearchResult):
 
 
 class GuaranteedSearch(Search):
-    """Rejects as little as it can prove that few accepted answers are wrong.
+    """Finds thresholds that reject little and provably accept few wrong answers.
 
-    With probability at least ``1 - delta`` over the draw of the calibration objects, the share of wrong
-    answers among accepted ones is at most ``error``, for new objects from where the calibration objects were
-    drawn, each independently of the others. Nothing is promised about other objects. Repeated rows and
-    campaigns are not independent: they count as more evidence than they are, and promises break more often
-    than ``delta``. ``calibration_.repeated`` says how many of the objects that test equal an earlier one,
-    and a `CopiesWarning` if more than a tenth of the rows that calibrate equal another row of ``fit``.
+    With probability at least ``1 - delta`` over the draw of the calibration objects, at most a share
+    ``error`` of the accepted answers is wrong. This holds for new objects drawn independently from the same
+    source as the calibration objects; nothing is promised about others. Repeated rows and campaigns are not
+    independent: they count as more evidence than they are, and promises break more often than ``delta``.
+    ``calibration_.repeated`` is the number of test objects that equal an earlier one. A `CopiesWarning` is
+    issued if more than a tenth of the calibration rows equal another row of ``fit``.
 
-    ``delta`` is for one search. If thresholds are searched again, after each ``learn`` or with other
-    settings, each search may break its promise with probability ``delta``; of k searches, one of them at
-    least with up to k times that.
+    ``delta`` is for one search. Each further search, after ``learn`` or with other settings, may break its
+    promise with probability ``delta``: the chance that one of k promises is broken is up to k times that.
+    A search that ends in an `InfeasibleError` counts as a promise kept. If most searches end so, the promises
+    of the others break more often than ``delta``.
 
-    The probability is over all draws of calibration objects. A search that ends in an `InfeasibleError`
-    counts as a promise kept. Where most draws end so, those that are proven break more often than ``delta``.
-
-    30% of the calibration objects, drawn at random, are what p-values compare with; they also order
-    thresholds from strict to loose by the errors that they let pass, and say which is likeliest to be
-    proven. From this on the other 70% test one after the other by exact binomial tails, until one fails
-    (fixed-sequence testing). New objects are compared with the 30%, too, so that what was tested is what
-    decides.
+    A random 30% of the calibration objects form the bags that p-values compare with. They also order
+    thresholds from strict to loose by their errors, and give the start: the thresholds most likely to be
+    proven. From there the other 70% test one step after the other by exact binomial tails, until one fails
+    (fixed-sequence testing). New objects are compared with the same 30%, so the tested thresholds are the
+    ones that decide.
 
     Parameters
     ----------
     error : float
         The largest share of wrong answers.
     delta : float
-        The chance that the promise does not hold.
+        The chance that the promise is broken.
     promise : {"error", "class_error", "precision", "fnr"}
-        What is at most ``error``: the share of wrong answers among all accepted ones; among the accepted
-        answers of each class (if nothing can be proven for a class, all its answers are rejected); among the
-        accepted positive answers (1 - precision); or the share of the accepted positive objects that are
-        answered otherwise.
+        Which share is at most ``error``: that of wrong answers among all accepted ones; among the accepted
+        answers of each class (a class for which nothing can be proven is rejected as a whole); among the
+        accepted positive answers (1 - precision); or that of negative answers among the accepted positive
+        objects.
     pos_label : label or None
-        The positive class of the last two; by default the second of two.
+        The positive class of ``"precision"`` and ``"fnr"``; by default the second of two.
     random_state : int
-        Seed of the draw of the objects that test.
+        Seed that draws the test objects.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from transcendent import GuaranteedSearch, ScoreEvaluator
+    >>> from transcendent import Answers, GuaranteedSearch, ScoreEvaluator
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(2, size=4000)
     >>> suspicion = np.where(y == 1, 1.5, -1.5) + rng.normal(size=4000)
-    >>> scores, labels = np.column_stack([suspicion, -suspicion]), (suspicion > 0).astype(int)
-    >>> judge = ScoreEvaluator(search=GuaranteedSearch(error=0.02)).fit(scores, y, labels)
+    >>> answers = Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion]))
+    >>> judge = ScoreEvaluator(search=GuaranteedSearch(error=0.02)).fit(answers, y)
     >>> judge.result_.promise, round(judge.result_.rejection_rate, 3)
     ('error of accepted answers', 0.215)
     """
@@ -155,18 +144,20 @@ class GuaranteedSearch(Search):
 
     @property
     def apart(self) -> int:
-        """Seed of the draw of the objects that only test."""
+        """Seed that draws the objects which only test."""
         return int(self.random_state)
 
     def _find(
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> GuaranteedResult:
         self._check()
-        tested, known = drawn_apart(len(actual), self.apart), ~np.isnan(values[:, 0])
+        tested, known = held_out_mask(len(actual), self.apart), ~np.isnan(values[:, 0])
         objects = _Objects(values[:, 0], predicted, tested & known, ~tested & known, len(classes))
         aims = self._aims(actual, predicted, classes)
         if not objects.bagged.any() or not objects.tested.any():
-            raise InfeasibleError(f"nothing can be proven with {len(actual):,} calibration objects.")
+            raise InfeasibleError(
+                f"nothing can be proven with {len(actual):,} calibration objects; pass more of them."
+            )
         delta = self.delta / len(aims)
         proofs = [self._prove(objects, aim, delta) for aim in aims]
         proven = [p.thresholds[np.sum(p.p_values <= delta) - 1] for p in proofs if p.p_values[0] <= delta]
@@ -198,12 +189,12 @@ class GuaranteedSearch(Search):
     def _check(self) -> None:
         check_shares(error=self.error, delta=self.delta)
         if not isinstance(self.random_state, int):
-            raise ValueError(f"random_state is a whole number (int), not {self.random_state!r}.")
+            raise ValueError(f"random_state must be a whole number (int), not {self.random_state!r}.")
         if self.promise not in get_args(Promise):
-            raise ValueError(f"promise is one of {get_args(Promise)}, not {self.promise!r}.")
+            raise ValueError(f"promise must be one of {get_args(Promise)}, not {self.promise!r}.")
 
     def _aims(self, actual: IntArray, predicted: IntArray, classes: AnyArray) -> list["_Aim"]:
-        """What must be few of what; of each class, one after the other."""
+        """Return the aim of the promise, or one for each class."""
         wrong = actual != predicted
         if self.promise == "error":
             return [_Aim("error of accepted answers", wrong, np.ones_like(wrong))]
@@ -220,27 +211,26 @@ class GuaranteedSearch(Search):
         return [_Aim("false negative rate of accepted objects", wrong & about, about)]
 
     def _prove(self, objects: "_Objects", aim: "_Aim", delta: float) -> Proof:
-        """Test thresholds from the step that is likeliest to pass on to looser ones, until one fails.
+        """Test thresholds from the step that is most likely to pass to looser ones, until one fails.
 
-        The bags alone say which steps there are, where the tests start and in which order they follow. So
-        the promise breaks only if the first of them that lets too many errors pass is proven, and that has
-        probability at most delta.
+        Only the bags determine the steps, their order and the first one. So the promise is broken only if the
+        first step with too many errors passes its test, which has probability at most delta.
         """
         thresholds = objects.path(aim.wrong)
         thresholds = thresholds[np.argmax(self._chances(objects, aim, thresholds, delta)) :]
-        answers, wrong = (objects.accepted(some & objects.tested, thresholds) for some in aim.counted)
+        answers, wrong = (objects.accepted(some & objects.tested, thresholds) for some in aim.masks)
         p = binom.cdf(wrong, answers, self.error)
         steps = slice(int(np.argmax(p > delta)) + 1 if (p > delta).any() else len(p))
         return Proof(thresholds[steps], answers[steps], wrong[steps], p[steps])
 
     def _chances(self, objects: "_Objects", aim: "_Aim", thresholds: FloatArray, delta: float) -> FloatArray:
-        """Chance of each step to pass its test, by what is in the bags.
+        """Estimate the chance of each step to pass its test from the bags.
 
-        The steps were made from the bags: where a step accepts all that has no errors there, its threshold
-        in each class stands just above an error, so new objects have about one more than the bags show. Of
-        a part of these objects it is fewer: errors thin out towards the top.
+        The steps were made from the bags, which therefore show too few errors. Where a step accepts all
+        answers above the highest error of each class, new objects have about one more error per class than
+        the bags. Stricter steps have fewer: errors become rare towards the top.
         """
-        answers, wrong = (objects.accepted(some & objects.bagged, thresholds) for some in aim.counted)
+        answers, wrong = (objects.accepted(some & objects.bagged, thresholds) for some in aim.masks)
         tested = np.round(answers * (objects.tested.sum() / objects.bagged.sum()))
         allowed = binom.ppf(delta, tested, self.error)
         allowed -= binom.cdf(allowed, tested, self.error) > delta
@@ -254,56 +244,56 @@ class GuaranteedSearch(Search):
             f"no thresholds can be proven to hold the {aim.name} to {self.error:.3g} with probability "
             f"{1 - self.delta:.3g}"
         )
-        n, everybody = len(objects.values), objects._replace(bagged=objects.bagged | objects.tested)
+        n, all_bagged = len(objects.values), objects._replace(bagged=objects.bagged | objects.tested)
         there = int(np.sum(aim.about & objects.tested))
         least = math.ceil(math.log(delta) / math.log1p(-self.error))
         if there < least:
-            in_all = f", at this share at least about {_rounded(least / there * n):,}" if there else ""
+            in_all = f" (at this share at least about {_rounded(least / there * n):,})" if there else ""
             return InfeasibleError(
-                f"{failed}: of {n:,} calibration objects, {there:,} of those that test are in question, and "
-                f"even without an error it takes {least:,}. Give more calibration objects{in_all}, or raise "
-                "error or delta."
+                f"{failed}: of {n:,} calibration objects, {there:,} test objects are what the promise is "
+                f"about, and even without an error it takes {least:,}. Pass more calibration objects{in_all},"
+                " or raise error or delta."
             )
-        thresholds = everybody.path(aim.wrong)
-        accepted, errors = (objects.accepted(some, thresholds) for some in aim.counted)
+        thresholds = all_bagged.path(aim.wrong)
+        accepted, errors = (objects.accepted(some, thresholds) for some in aim.masks)
         needed = _needed((errors + 1) / (accepted + 2), self.error, delta)
         about = needed * n / (_TESTED * np.maximum(accepted, 1))
         step = int(np.argmin(about))
         if about[step] == math.inf:
             return InfeasibleError(
-                f"{failed}: no thresholds of these {n:,} calibration objects come near that. Even without an "
-                f"error {least:,} tested objects would have to be accepted. Raise error, or take a measure "
+                f"{failed}: with these {n:,} calibration objects no thresholds come near it. Even without "
+                f"an error, {least:,} test objects would have to be accepted. Raise error, or use a measure "
                 "that ranks errors lower."
             )
         if about[step] <= n:
             return InfeasibleError(
-                f"{failed}: with {n:,} calibration objects other draws of those that test could, but not "
-                f"that of GuaranteedSearch(random_state={self.random_state}). Give more, or raise error or "
-                "delta; another random_state of the search, or of the evaluator, would be a second try, for "
-                "which the probability does not allow."
+                f"{failed} by the test objects that GuaranteedSearch(random_state={self.random_state}) draws "
+                f"from {n:,} calibration objects; other draws could. Pass more calibration objects, or raise "
+                "error or delta. Do not change a random_state instead: that would be a second try, which the "
+                "probability does not cover."
             )
         return InfeasibleError(
-            f"{failed}: with {n:,} calibration objects the evidence is too thin. Thresholds that accept "
-            f"{accepted[step]:,} of the objects in question with {errors[step]:,} errors would need about "
-            f"{_rounded(about[step]):,} calibration objects; or raise error or delta."
+            f"{failed}: {n:,} calibration objects are too few. Thresholds that accept {accepted[step]:,} of "
+            f"them with {errors[step]:,} errors would need about {_rounded(about[step]):,} calibration "
+            "objects. Pass more, or raise error or delta."
         )
 
 
 class _Aim(NamedTuple):
-    """Objects that a promise is about, and those of them that are answered wrongly."""
+    """The objects that a promise is about, and those of them with a wrong answer."""
 
     name: str
     wrong: BoolArray
     about: BoolArray
 
     @property
-    def counted(self) -> tuple[BoolArray, BoolArray]:
-        """Objects in question, and the wrong ones of them."""
+    def masks(self) -> tuple[BoolArray, BoolArray]:
+        """The objects, and the wrong ones."""
         return self.about, self.wrong
 
 
 class _Objects(NamedTuple):
-    """Calibration objects: those that only test, and those in the bags."""
+    """Calibration objects: the test objects, and those in the bags."""
 
     values: FloatArray
     predicted: IntArray
@@ -312,7 +302,7 @@ class _Objects(NamedTuple):
     n_classes: int
 
     def accepted(self, among: BoolArray, thresholds: FloatArray) -> IntArray:
-        """Number of these objects that each of (steps, classes) thresholds accepts."""
+        """Count the objects that each of (steps, classes) thresholds accepts."""
         counts = np.zeros(len(thresholds), dtype=np.intp)
         for c in range(self.n_classes):
             values = np.sort(self.values[among & (self.predicted == c)])
@@ -320,11 +310,11 @@ class _Objects(NamedTuple):
         return counts
 
     def path(self, wrong: BoolArray) -> FloatArray:
-        """(steps, classes) thresholds, strictest first.
+        """Return (steps, classes) thresholds, strictest first.
 
-        The share of wrong answers at each value, taken to fall with the value, is estimated in each class. A
-        step accepts where it is at most some share, the same for all classes; before these steps come some
-        that accept less than what has no errors at all.
+        Isotonic regression estimates the share of wrong answers at each value of a class, falling with the
+        value. A step accepts the values whose share is at most a limit, the same for all classes. Stricter
+        steps, which accept only some of the answers without errors, come first.
         """
         rates = [self._rates(c, wrong) for c in range(self.n_classes)]
         shares = np.unique(np.concatenate([share for _, share in rates]))
@@ -336,7 +326,7 @@ class _Objects(NamedTuple):
         return _finer(np.vstack([np.where(steps[0] > 1, NOTHING, stricter), steps]))
 
     def _rates(self, c: int, wrong: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """The values of objects predicted c, ascending, and the falling share of wrong answers at each."""
+        """Return the values of objects predicted c, and the falling share of wrong answers at each."""
         rows = self.bagged & (self.predicted == c)
         values, at, counts = np.unique(self.values[rows], return_inverse=True, return_counts=True)
         if len(values) == 0:
@@ -344,20 +334,19 @@ class _Objects(NamedTuple):
         share = isotonic_regression(
             np.bincount(at, wrong[rows]) / counts, sample_weight=counts, increasing=False
         )
-        values[0] = 0  # what accepts all of them accepts any
+        values[0] = 0  # the step that accepts all of them accepts any value
         return values, share
 
 
 def _finer(steps: FloatArray) -> FloatArray:
-    """Put thresholds between those of one step and the next; those above 1 accept nothing."""
+    """Insert thresholds between each step and the next; those above 1 accept nothing."""
     between = np.arange(_BETWEEN)[:, None] / _BETWEEN
-    parts = [strict + between * (loose - strict) for strict, loose in pairwise(steps)]
-    finer = np.vstack([*parts, steps[-1:]])
+    finer = np.vstack([*(a + between * (b - a) for a, b in pairwise(steps)), steps[-1:]])
     return np.where(finer > 1, NOTHING, finer)
 
 
-def drawn_apart(n: int, seed: int) -> BoolArray:
-    """Which of n calibration objects only test thresholds, and are in no bag."""
+def held_out_mask(n: int, seed: int) -> BoolArray:
+    """Return which of n calibration objects only test thresholds and are in no bag."""
     return np.random.default_rng([_SALT, seed]).random(n) < _TESTED
 
 
@@ -368,7 +357,7 @@ def _rounded(number: float) -> int:
 
 
 def _needed(rates: FloatArray, error: float, delta: float) -> FloatArray:
-    """Return how many tested objects with these shares of errors prove them to be at most ``error``."""
+    """Return the numbers of test objects with which these error rates are proven to be at most ``error``."""
 
     def proves(number: FloatArray) -> BoolArray:
         return np.asarray(binom.cdf(np.floor(rates * number), number, error) <= delta)

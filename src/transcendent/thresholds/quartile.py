@@ -1,11 +1,11 @@
-"""Thresholds read off the distribution of calibration values, as an alpha assessment does."""
+"""Thresholds from the distribution of calibration values, as in an alpha assessment."""
 
 from typing import Literal, get_args
 
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
-from transcendent.thresholds.base import On, Problem, Search, SearchResult
+from transcendent.thresholds.base import On, Search, SearchResult, ThresholdProblem
 from transcendent.thresholds.counts import count
 
 Statistic = Literal["q1", "median", "q3", "mean"]
@@ -13,16 +13,16 @@ Group = Literal["correct", "incorrect", "all"]
 
 
 class QuartileSearch(Search):
-    """A quartile or the mean of the values of correct, incorrect or all answers of each class.
+    """Takes a quartile or the mean of the values of correct, incorrect or all answers of each class.
 
-    A class without such answers gets threshold 0: nothing says that any of its answers should be rejected.
+    A class without such answers gets threshold 0: there is no evidence for rejecting any of its answers.
 
     Parameters
     ----------
     statistic : {"q1", "median", "q3", "mean"}
-        What is read off.
+        Which statistic of the values is the threshold.
     of : {"correct", "incorrect", "all"}
-        Whose values: of right answers, wrong ones, or all.
+        Which answers the values are from.
     on : {"credibility", "confidence", "both"}
         Which value gets thresholds.
 
@@ -45,21 +45,20 @@ class QuartileSearch(Search):
     ) -> SearchResult:
         if self.statistic not in get_args(Statistic) or self.of not in get_args(Group):
             raise ValueError(
-                f"statistic is one of {get_args(Statistic)} and of one of {get_args(Group)}, "
+                f"statistic must be one of {get_args(Statistic)} and of one of {get_args(Group)}, "
                 f"not {self.statistic!r} and {self.of!r}."
             )
-        group = {
-            "correct": actual == predicted,
-            "incorrect": actual != predicted,
-            "all": np.ones(len(actual), dtype=bool),
-        }[self.of]
+        correct = actual == predicted
+        group = {"correct": correct, "incorrect": ~correct, "all": np.ones_like(correct)}[self.of]
         thresholds = np.zeros((values.shape[1], len(classes)))
         for c in range(len(classes)):
             members = values[group & (predicted == c)]
             members = members[~np.isnan(members).any(axis=1)]
             if len(members):
                 thresholds[:, c] = self._statistic(members)
-        return Problem(count(predicted, actual, values, len(classes)), classes, self.on).result(thresholds)
+        return ThresholdProblem(count(predicted, actual, values, len(classes)), classes, self.on).result(
+            thresholds
+        )
 
     def _statistic(self, members: FloatArray) -> AnyArray:
         if self.statistic == "mean":

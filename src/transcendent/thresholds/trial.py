@@ -1,6 +1,5 @@
-"""Searches that try thresholds one after the other: a grid, and random draws."""
+"""Searches that try many thresholds: a grid, and random draws."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,21 +11,21 @@ from transcendent.thresholds.base import ConstrainedSearch, Constraints, Incumbe
 
 
 class GridSearch(ConstrainedSearch):
-    """Every combination of ``steps`` equally spaced thresholds from 0 to 1 per class.
+    """Tries every combination of ``steps`` equally spaced thresholds from 0 to 1 per class.
 
-    The number of combinations is ``steps ** classes`` (squared for ``on="both"``); beyond ``max_trials`` it
-    refuses. Kept for comparison with earlier work: `ExactSearch` is faster and misses nothing.
+    The number of combinations is ``steps ** classes`` (squared for ``on="both"``). This search is for
+    comparison with earlier work: `ExactSearch` is faster and misses nothing.
 
     Parameters
     ----------
     objective, max_rejection, constraints
         As for `ExactSearch`; any number of constraints.
     on : {"credibility", "confidence", "both"}
-        Which value gets thresholds; for both take few ``steps``.
+        Which value gets thresholds; use few ``steps`` for both.
     steps : int
         Thresholds per class.
     max_trials : int
-        More combinations than this are refused.
+        Largest number of combinations; more raise an error.
     """
 
     def __init__(
@@ -47,13 +46,13 @@ class GridSearch(ConstrainedSearch):
         self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
     ) -> SearchResult:
         problem = self._problem(actual, predicted, values, classes)
-        shape = (values.shape[1], len(classes))
+        shape = values.shape[1], len(classes)
         dimensions = shape[0] * shape[1]
         if self.steps < 2 or self.steps**dimensions > self.max_trials:
             raise ValueError(
                 f"{self.steps} steps for {dimensions} thresholds make {self.steps}^{dimensions} trials. "
-                f"A grid needs at least 2 steps and at most max_trials={self.max_trials}. "
-                "Take fewer steps, or RandomSearch."
+                f"A grid has at least 2 steps and at most max_trials={self.max_trials:,} trials: change "
+                "steps, or use RandomSearch."
             )
         grid = np.linspace(0, 1, self.steps)
         incumbent = Incumbent()
@@ -64,7 +63,7 @@ class GridSearch(ConstrainedSearch):
 
 
 class RandomSearch(ConstrainedSearch):
-    """Random thresholds, starting from 0, until ``trials`` are spent or ``patience`` brought nothing.
+    """Tries thresholds of 0, then random ones, until ``trials`` or ``patience`` runs out.
 
     Parameters
     ----------
@@ -75,8 +74,8 @@ class RandomSearch(ConstrainedSearch):
     trials : int
         Largest number of draws.
     patience : int or None
-        Stop after this number of draws in a row without an improvement; with many thresholds to find (several
-        classes, or ``on="both"``) give it more.
+        Stop after this number of draws in a row without an improvement; raise it if there are many thresholds
+        to find (several classes, or ``on="both"``).
     random_state : int, RandomState or None
         Seed of the draws.
     """
@@ -104,13 +103,9 @@ class RandomSearch(ConstrainedSearch):
         shape = values.shape[1], len(classes)
         incumbent = Incumbent()
         incumbent.consider(problem, np.zeros((1, *shape)))
-        for draws in self._draws(problem.counts.batch, shape):
+        generator, batch = check_random_state(self.random_state), problem.counts.batch
+        for trials in chunks(self.trials, min(batch, 1024) if self.patience else batch):
+            draws = generator.random_sample((trials.stop - trials.start, *shape))
             if not incumbent.consider(problem, draws, self.patience):
                 break
         return incumbent.result(problem)
-
-    def _draws(self, batch: int, shape: tuple[int, ...]) -> Iterator[FloatArray]:
-        generator = check_random_state(self.random_state)
-        size = min(batch, 1024 if self.patience else batch)
-        for trials in chunks(self.trials, size):
-            yield generator.random_sample((trials.stop - trials.start, *shape))

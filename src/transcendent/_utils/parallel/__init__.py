@@ -1,4 +1,4 @@
-"""The one seam over joblib: many independent tasks, on the backend the caller chose."""
+"""Run many independent tasks on the joblib backend that the caller chose."""
 
 from transcendent._utils.parallel.progress import Progress, working
 from transcendent._utils.parallel.run import run, stream

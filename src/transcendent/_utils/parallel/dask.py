@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster."""
+"""Run tasks on a Dask cluster."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -11,7 +11,7 @@ from transcendent.errors import WorkerDiedError
 
 T = TypeVar("T")
 
-_PATIENCE = 60
+_TIMEOUT = 60  # seconds
 
 
 def on_dask(
@@ -19,33 +19,31 @@ def on_dask(
     function: Callable[..., T],
     shared: tuple[Any, ...],
     tasks: Iterator[tuple[Any, ...]],
-    tell: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> Iterator[T]:
-    """Results in order, without joblib's own Dask backend, which hangs when a task kills its workers.
+    """Yield results in order. With joblib's own Dask backend the call would hang if a task kills its workers.
 
     Only a window of tasks is submitted at a time, so the scheduler never holds many.
     """
     distributed = extra("distributed", "dask")
     try:
-        if not client.ncores():
-            client.submit(int, pure=False).result(
-                timeout=_PATIENCE
-            )  # an adaptive cluster starts workers for it
-        everybody = client.scatter(Shared(shared), broadcast=True, hash=False)
+        if not client.ncores():  # an adaptive cluster starts workers for a task
+            client.submit(int, pure=False).result(timeout=_TIMEOUT)
+        scattered = client.scatter(Shared(shared), broadcast=True, hash=False)
     except TimeoutError:
         raise WorkerDiedError(
-            "the Dask cluster has no worker that is alive; if some died, most often of too little memory."
+            "the Dask cluster has no live worker. If workers died, they most often lacked memory."
         ) from None
     cores = sum(client.ncores().values()) or 1
     threads, window = share_of_cores(cores), max(16, 4 * cores)
     out: dict[Any, int] = {}
     arrived: dict[int, T] = {}
-    numbered, given_back = enumerate(tasks), 0
+    numbered, yielded = enumerate(tasks), 0
     completed = distributed.as_completed(with_results=True, raise_errors=False)
 
     def refill() -> None:
         for number, task in islice(numbered, window - len(out)):
-            future = client.submit(work, function, threads, everybody, task, pure=False)
+            future = client.submit(work, function, threads, scattered, task, pure=False)
             out[future] = number
             completed.add(future)
 
@@ -59,13 +57,13 @@ def on_dask(
                 raise result[1].with_traceback(result[2])
             if future.status != "finished":
                 if client.status != "running":
-                    raise WorkerDiedError("the connection to the Dask scheduler is lost.")
+                    raise WorkerDiedError("the connection to the Dask scheduler was lost.")
                 raise LostDataError
             arrived[number] = result
             refill()
-            tell(given_back + len(arrived))
-            while given_back in arrived:
-                yield arrived.pop(given_back)
-                given_back += 1
+            report(yielded + len(arrived))
+            while yielded in arrived:
+                yield arrived.pop(yielded)
+                yielded += 1
     finally:
-        client.cancel([*out, everybody], force=True)
+        client.cancel([*out, scattered], force=True)

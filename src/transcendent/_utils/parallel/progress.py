@@ -1,10 +1,9 @@
-"""Progress bars, by tqdm, on terminals and in notebooks."""
+"""Show progress with tqdm, on terminals and in notebooks."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Self
 
 DELAY = 2.0
@@ -14,30 +13,30 @@ silenced = False
 
 
 class Progress:
-    """A bar that appears after two seconds, and only where someone can see it."""
+    """A progress bar that appears after two seconds, on terminals and in notebooks only."""
 
     def __init__(self, label: str, total: int, *, verbose: bool, unit: str = "task") -> None:
         self._bar: Any = None
-        if verbose and _someone_watches():
-            from tqdm.auto import tqdm  # which starts a thread: only where there is a bar
+        if verbose and _is_visible():
+            from tqdm.auto import tqdm  # imported late, since it starts a thread
 
             self._bar = tqdm(desc=label, total=total, unit=unit, delay=DELAY, disable=False)
 
     def show(self, done: int, note: str = "") -> None:
-        """Show how many are done."""
+        """Show the number of tasks done."""
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(done - self._bar.n)
 
     def skip(self, done: int) -> None:
-        """Show how many are done, the last of them earlier: they say nothing about the time left."""
+        """Show the number of tasks done; the forecast ignores the new ones, which were done before."""
         if self._bar is not None:
             self._bar.initial += done - self._bar.n
             self.show(done)
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Do something that happens once: its time says nothing about the time left."""
+        """Leave the time inside the block out of the forecast."""
         began = 0.0 if self._bar is None else self._bar._time()
         yield
         if self._bar is not None:
@@ -46,17 +45,15 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
 
 
 @contextmanager
 def working(label: str, *, verbose: bool) -> Iterator[None]:
-    """Show what is being done and since when, if it takes more than two seconds; there is no forecast."""
-    if not (verbose and _someone_watches()):
+    """Show a label and the elapsed time if the block takes more than two seconds."""
+    if not (verbose and _is_visible()):
         yield
         return
     done = Event()
@@ -80,5 +77,5 @@ def _tick(label: str, done: Event) -> None:
             bar.refresh()
 
 
-def _someone_watches() -> bool:
+def _is_visible() -> bool:
     return not silenced and (sys.stderr.isatty() or "ipykernel" in sys.modules)

@@ -1,4 +1,4 @@
-"""Tasks in order, whatever the backend and whichever workers die."""
+"""Return results of tasks in order, on any backend, and repeat tasks of workers that die."""
 
 import os
 from collections import deque
@@ -26,13 +26,9 @@ from transcendent.errors import WorkerDiedError
 
 T = TypeVar("T")
 Task = tuple[Any, ...]
-Tell = Callable[[int], None]
+Report = Callable[[int], None]
 
-_DEATHS = 3
-
-
-def _silent(done: int) -> None:
-    pass
+_MAX_DEATHS = 3
 
 
 def run(
@@ -48,11 +44,10 @@ def run(
 ) -> list[T]:
     """Return the results of ``function(*shared, *task)`` for every task, in order; see `stream`."""
     with Progress(label, total, verbose=verbose) as progress:
-        return list(
-            stream(
-                function, tasks, shared=shared, n_jobs=n_jobs, shared_memory=shared_memory, tell=progress.show
-            )
+        results = stream(
+            function, tasks, shared=shared, n_jobs=n_jobs, shared_memory=shared_memory, report=progress.show
         )
+        return list(results)
 
 
 def stream(
@@ -62,56 +57,56 @@ def stream(
     shared: tuple[Any, ...] = (),
     n_jobs: int | None = None,
     shared_memory: bool = False,
-    tell: Tell = _silent,
+    report: Report = lambda _: None,
 ) -> Generator[T]:
-    """Yield each result of ``function(*shared, *task)`` as soon as it and all before it are there.
+    """Yield the results of ``function(*shared, *task)`` in order, each as soon as possible.
 
-    ``joblib.parallel_config(backend=...)`` around the call decides where tasks run. They run in processes,
-    one at a time in each and on its share of the cores, and ``shared`` reaches each process once; the tasks
-    of a process that dies are repeated. With ``shared_memory`` tasks run in threads and may write to the
-    caller's arrays. ``tell`` is called with the number of tasks done.
+    ``joblib.parallel_config(backend=...)`` around the call sets where tasks run. Each process runs one task
+    at a time on its share of the cores, and gets ``shared`` once. Tasks of a process that dies are repeated.
+    With ``shared_memory``, tasks run in threads and may write to the caller's arrays. ``report`` is called
+    with the number of tasks done.
     """
     backend = get_active_backend()[0]
     client = getattr(backend, "client", None)  # only Dask's backend has one
     if n_jobs == 1 or (client is None and effective_n_jobs(n_jobs) == 1):
         for done, task in enumerate(tasks, 1):
             yield function(*shared, *task)
-            tell(done)
+            report(done)
     elif shared_memory:
-        pool = _Pool(tell, n_jobs=n_jobs, require="sharedmem", return_as="generator")
+        pool = _ProgressPool(report, n_jobs=n_jobs, require="sharedmem", return_as="generator")
         yield from pool(delayed(function)(*shared, *task) for task in tasks)
     elif client is not None:
-        yield from _insist(partial(on_dask, client, function, shared), tasks, tell)
+        yield from _repeat_lost(partial(on_dask, client, function, shared), tasks, report)
     else:
         streams = getattr(backend, "supports_return_generator", False)
         how = {"n_jobs": n_jobs, "return_as": "generator" if streams else "list"}
         # Only loky's workers are known to be children of this process.
         begin = partial(work_as_child, os.getpid()) if type(backend) is BACKENDS.get("loky") else work
-        yield from _insist(partial(_on_joblib, how, partial(begin, function), shared), tasks, tell)
+        yield from _repeat_lost(partial(_on_joblib, how, partial(begin, function), shared), tasks, report)
 
 
-def _insist(
-    start: Callable[[Iterator[Task], Tell], Iterable[T]], tasks: Iterable[Task], tell: Tell
+def _repeat_lost(
+    start: Callable[[Iterator[Task], Report], Iterable[T]], tasks: Iterable[Task], report: Report
 ) -> Iterator[T]:
-    """Yield results in order; if workers die and end the call, start it again with the remaining tasks."""
-    given, unanswered = iter(tasks), deque[Task]()
+    """Yield results in order; if workers die, start again with the tasks that have no result yet."""
+    given, unfinished = iter(tasks), deque[Task]()
     done = deaths = 0
     while True:
         try:
-            for result in start(_remembered(given, unanswered), partial(_tell_all, tell, done)):
-                unanswered.popleft()
+            for result in start(_remembered(given, unfinished), partial(_report_sum, report, done)):
+                unfinished.popleft()
                 done, deaths = done + 1, 0
                 yield result
             return
         except (BrokenProcessPool, LostDataError):
             deaths += 1
-            if deaths == _DEATHS:
+            if deaths == _MAX_DEATHS:
                 raise WorkerDiedError(workers_died(f"{deaths} times in a row")) from None
-            given, unanswered = chain(unanswered, given), deque()
+            given, unfinished = chain(unfinished, given), deque()
 
 
-def _tell_all(tell: Tell, before: int, done: int) -> None:
-    tell(before + done)
+def _report_sum(report: Report, before: int, done: int) -> None:
+    report(before + done)
 
 
 def _remembered(tasks: Iterator[Task], into: deque[Task]) -> Iterator[Task]:
@@ -121,20 +116,21 @@ def _remembered(tasks: Iterator[Task], into: deque[Task]) -> Iterator[Task]:
 
 
 def _on_joblib(
-    how: dict[str, Any], begin: Callable[..., T], shared: Task, tasks: Iterator[Task], tell: Tell
+    how: dict[str, Any], begin: Callable[..., T], shared: Task, tasks: Iterator[Task], report: Report
 ) -> Iterable[T]:
-    everybody, threads = Shared(shared), share_of_cores(effective_n_jobs(how["n_jobs"]))
-    results: Iterable[T] = _Pool(tell, **how)(delayed(begin)(threads, everybody, task) for task in tasks)
+    pickled, threads = Shared(shared), share_of_cores(effective_n_jobs(how["n_jobs"]))
+    calls = (delayed(begin)(threads, pickled, task) for task in tasks)
+    results: Iterable[T] = _ProgressPool(report, **how)(calls)
     return results
 
 
-class _Pool(Parallel):
-    """Tells how many tasks are done, on every backend."""
+class _ProgressPool(Parallel):
+    """A pool that reports the number of tasks done, on every backend."""
 
-    def __init__(self, tell: Tell, **how: Any) -> None:
+    def __init__(self, report: Report, **how: Any) -> None:
         super().__init__(**how)
-        self._tell = tell
+        self._on_progress = report
 
     def print_progress(self) -> None:
-        """Called by joblib whenever tasks are done."""
-        self._tell(self.n_completed_tasks)
+        """Report progress; joblib calls this whenever tasks are done."""
+        self._on_progress(self.n_completed_tasks)

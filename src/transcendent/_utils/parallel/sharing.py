@@ -1,4 +1,4 @@
-"""What all tasks of a call need, pickled once and opened once in each process."""
+"""Share a value between the tasks of a call."""
 
 import pickle
 from typing import Any
@@ -14,7 +14,7 @@ class Shared:
     """A value that all tasks of a call need, pickled once and opened once in each process.
 
     The pickle is a few arrays of bytes that share memory with the value. Backends handle large arrays
-    themselves: loky maps them into memory, and Dask sends this object to each worker once.
+    themselves: loky maps them into memory, and Dask sends this instance to each worker once.
     """
 
     def __init__(self, value: Any) -> None:
@@ -25,7 +25,7 @@ class Shared:
         self._value = value
 
     def __sizeof__(self) -> int:
-        """The size, by which Dask decides whether to send this apart from the tasks."""
+        """Return the size, by which Dask decides whether to send this apart from the tasks."""
         return 1024 + sum(piece.nbytes for piece in self._pieces)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -33,32 +33,24 @@ class Shared:
 
     def open(self) -> Any:
         """Return the value; in a process that did not make it, its arrays are read-only."""
-        if "_value" not in vars(self):
-            self._value = self._opened_before() or self._load()
-        return self._value
-
-    def _load(self) -> Any:
         global _last_mapped
-        head, *buffers = (_kept(piece).data.toreadonly() for piece in self._pieces)
-        value = pickle.loads(head, buffers=buffers)
-        if self._mapped:
-            _last_mapped = (self._key, value)
-        return value
-
-    def _opened_before(self) -> Any:
-        """The value an earlier task opened: with memory maps every task brings a new instance of this."""
-        return _last_mapped[1] if self._mapped and _last_mapped[0] == self._key else None
-
-    @property
-    def _mapped(self) -> bool:
-        return any(isinstance(piece, np.memmap) for piece in self._pieces)
+        if "_value" not in vars(self):
+            # With memory maps, every task brings a new instance, so the last value is kept outside of it.
+            mapped = any(isinstance(piece, np.memmap) for piece in self._pieces)
+            if mapped and _last_mapped[0] == self._key:
+                return _last_mapped[1]
+            head, *buffers = (_map_again(piece).data.toreadonly() for piece in self._pieces)
+            self._value = pickle.loads(head, buffers=buffers)
+            if mapped:
+                _last_mapped = (self._key, self._value)
+        return self._value
 
 
 _last_mapped: tuple[str, Any] = ("", None)
 
 
-def _kept(piece: AnyArray) -> AnyArray:
-    """A second memory map: joblib waits until the ones it made are released."""
+def _map_again(piece: AnyArray) -> AnyArray:
+    """Return a second memory map, since joblib waits until its own are released."""
     if not isinstance(piece, np.memmap):
         return piece
     file: Any = piece.filename

@@ -1,4 +1,4 @@
-"""One task in a worker process: alone there, on its share of the cores, ending with its caller."""
+"""Run one task at a time in a worker process, on its share of the cores."""
 
 import os
 import sys
@@ -20,19 +20,19 @@ _alone = threading.Lock()
 
 
 class LostDataError(Exception):
-    """All workers that held what is shared have died."""
+    """All workers that held the shared value have died."""
 
 
 def workers_died(how_often: str) -> str:
-    """Say that worker processes died, and what helps."""
+    """Return an error message with the most likely cause and the way out."""
     return (
-        f"worker processes died, {how_often}. Most often the memory is not enough: run fewer at once, or "
-        "give each more of it."
+        f"worker processes died, {how_often}. Most often they lack memory: run fewer at once, or give each "
+        "more memory."
     )
 
 
 def share_of_cores(n_jobs: int) -> int:
-    """Return the number of threads for each of a number of workers."""
+    """Return the number of threads for each worker."""
     return max(1, int(cpu_count()) // n_jobs)
 
 
@@ -44,35 +44,34 @@ def work(function: Callable[..., T], threads: int, shared: Shared, task: tuple[A
 
 def work_as_child(caller: int, *task: Any) -> Any:
     """Run a task in a child process, which exits if its caller dies, since nothing else would notify it."""
-    name = f"ends with {caller}"
+    name = f"exits with {caller}"
     if caller != os.getpid() and not any(thread.name == name for thread in threading.enumerate()):
-        threading.Thread(target=_end_with, args=(caller,), name=name, daemon=True).start()
+        threading.Thread(target=_exit_with, args=(caller,), name=name, daemon=True).start()
     return work(*task)
 
 
-def _end_with(caller: int) -> None:
-    while os.getppid() == caller:  # an orphan has another parent (on Windows it keeps the number)
+def _exit_with(caller: int) -> None:
+    while os.getppid() == caller:  # an orphan gets another parent (except on Windows)
         time.sleep(1)
     os._exit(1)
 
 
 @lru_cache(maxsize=1)
 def _thread_pools(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
-    """The thread pools of this process; looked for again, in milliseconds, after further imports."""
+    """Return the thread pools of this process; further imports may add some, so the cache depends on them."""
     return ThreadpoolController()
 
 
 def openmp_threads(threads: int) -> AbstractContextManager[Any]:
-    """Limit the threads of OpenMP, for the thread that asks for it."""
-    limited: AbstractContextManager[Any] = _thread_pools(len(sys.modules)).limit(
-        limits=threads, user_api="openmp"
-    )
+    """Return a context that limits the OpenMP threads of the calling thread."""
+    pools = _thread_pools(len(sys.modules))
+    limited: AbstractContextManager[Any] = pools.limit(limits=threads, user_api="openmp")
     return limited
 
 
 @contextmanager
 def _at_most(threads: int) -> Iterator[None]:
-    """Limit thread pools: BLAS and OpenMP directly, LightGBM by the number of cores joblib reports."""
+    """Limit thread pools: BLAS and OpenMP directly, LightGBM through the number of cores joblib reports."""
     before = os.environ.get("LOKY_MAX_CPU_COUNT")
     os.environ["LOKY_MAX_CPU_COUNT"] = str(threads)
     try:

@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs migrations in the transaction that it was given."""
+"""Alembic's entry point: run migrations in the transaction of the caller."""
 
 from alembic import context
 

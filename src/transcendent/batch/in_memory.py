@@ -1,0 +1,175 @@
+"""Decide or monitor the objects of one file in memory, with a saved rejector."""
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transcendent._utils.arrays import missing_rows, take_rows
+from transcendent._utils.dates import as_times
+from transcendent._utils.extras import extra
+from transcendent.artifacts import Artifact, open_artifact
+from transcendent.artifacts.sandbox import ROWS, Access
+from transcendent.batch.columns import decision_table, named_by_row
+from transcendent.batch.writing import open_writer
+from transcendent.decisions import Decisions, Rejector, declared
+from transcendent.errors import ArgumentError, ArtifactError
+from transcendent.evaluators.cross import set_quorum
+from transcendent.experiments.survey import columns_of_text
+from transcendent.monitoring import DriftMonitor
+from transcendent.tables.frames import ColumnError, Columns
+from transcendent.tables.objects import Objects, have
+from transcendent.tables.reading import is_table, read_objects
+from transcendent.temporal.periods import in_order_of_time
+
+_FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
+
+
+def decide_file(
+    path: Path,
+    file: Path,
+    access: Access,
+    *,
+    identifier: str | None = None,
+    quorum: int | None = None,
+    p_values: bool = True,
+) -> tuple[Decisions, Any]:
+    """Return an artifact's decisions about the objects of a file, and the same as an Arrow table."""
+    artifact, rejector, objects = _open(path, file, access, identifier=identifier)
+    if quorum is not None:
+        set_quorum(rejector, quorum)
+    with _naming_file(file, artifact):
+        try:
+            decisions = rejector.decide(objects.X)
+        except TypeError as error:
+            if text := columns_of_text(objects.X):
+                raise ValueError(f"the columns {text[:5]} hold text: {error!s:.200}") from error
+            raise
+    names = {"id": objects.ids} if objects.ids is not None else named_by_row(file.name, 0, len(objects))
+    return decisions, decision_table(names, decisions, artifact.digest, p_values)
+
+
+def monitor_file(
+    path: Path,
+    file: Path,
+    access: Access,
+    state: Path,
+    *,
+    time: str | None = None,
+    threshold: float | None = None,
+) -> DriftMonitor:
+    """Return the monitor of a state file, or a new one, updated with the objects of a file.
+
+    ``time`` is the column that orders the objects; by default the order of the file is used.
+    """
+    artifact, rejector, objects = _open(path, file, access, time=time)
+    if not state.exists():
+        given: dict[str, Any] = {} if threshold is None else {"threshold": threshold}
+        monitor = DriftMonitor.of(rejector, **given)
+    elif threshold is not None:
+        raise ArgumentError("threshold", f"{state} exists and has its own threshold: leave this out.")
+    else:
+        try:
+            monitor = DriftMonitor.from_json(state.read_text(), rejector)
+        except ValueError as error:
+            raise ValueError(f"{state}: {error}") from error
+    if time is not None:
+        times = in_order_of_time(as_times(objects.times, len(objects)))
+        objects = objects.take(np.argsort(times, kind="stable"))
+    with _naming_file(file, artifact):
+        monitor.update(objects.X)
+    return monitor
+
+
+def written(table: Any, suffix: str) -> bytes:
+    """Return a table of decisions as the content of a file: Parquet, or else CSV."""
+    content = io.BytesIO()
+    if suffix == ".parquet":
+        with open_writer(content, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        extra("pyarrow.csv", "cli").write_csv(_without_formulas(table), content)
+    return content.getvalue()
+
+
+def _open(
+    path: Path, file: Path, access: Access, *, identifier: str | None = None, time: str | None = None
+) -> tuple[Artifact, Rejector, Objects]:
+    """Return a checked artifact, its rejector, and the objects of a file in the artifact's columns."""
+    artifact = open_artifact(path, public_key=access.public_key)
+    if artifact.manifest.get("judges_scores"):
+        raise ValueError(
+            f"{path} judges scores, not objects: load it in Python, and call decide(Answers(labels, scores))."
+        )
+    features, notes = artifact.manifest["features"], artifact.manifest["notes"]
+    columns = Columns(
+        id=notes.get("id") if identifier is None and is_table(file) else identifier,
+        time=time,
+        features=notes.get("features") or features["names"],
+        text=tuple(notes.get("text", ())),
+    )
+    objects = _read(file, columns, features["count"], numbered=identifier is None)
+    access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
+    rejector = artifact.rejector(access.trusted)
+    if declared(rejector).evolves:
+        raise ValueError(
+            f"{path} holds a {type(rejector).__name__}, which changes with each decision; a command would "
+            "lose these changes. Load it in Python; for a budget, save a RejectionBudget and decide the "
+            "objects of a period in one file."
+        )
+    return artifact, rejector, objects
+
+
+def _read(file: Path, columns: Columns, width: int | None, *, numbered: bool) -> Objects:
+    """Read objects; if the column with ids is missing and ``numbered``, warn and read them without ids."""
+    try:
+        objects = read_objects(file, columns, width=width)
+    except ColumnError as error:
+        if error.key != "id" or not numbered:
+            raise
+        warnings.warn(f"{error} Objects are numbered instead; --id names another column.", stacklevel=2)
+        return _read(file, replace(columns, id=None), width, numbered=False)
+    if objects.ids is not None and len(rows := missing_rows(objects.ids)):
+        raise ValueError(f"{file}: {have(f'no {columns.id!r}', rows, len(objects))}. Remove these rows.")
+    if hasattr(objects.X, "isna") and (missing := objects.X.isna().sum()).any():
+        some = ", ".join(f"{name} ({count:,})" for name, count in missing[missing > 0].head(5).items())
+        warnings.warn(f"values are missing in {file}: {some}.", stacklevel=2)
+    return objects
+
+
+@contextmanager
+def _naming_file(file: Path, artifact: Artifact) -> Iterator[None]:
+    """Name the file in errors about its objects, while an artifact's rejector decides."""
+    try:
+        with artifact.deciding():
+            yield
+    except ArtifactError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _without_formulas(table: Any) -> Any:
+    """Put ' before text that a spreadsheet would run as a formula, and before text that begins with '.
+
+    Removing one leading ' restores every value.
+    """
+    arrow, compute = extra("pyarrow", "cli"), extra("pyarrow.compute", "cli")
+    for i, (name, kind) in enumerate(zip(table.schema.names, table.schema.types, strict=True)):
+        if arrow.types.is_string(kind) or arrow.types.is_dictionary(kind):
+            texts = table.column(i).cast(arrow.string())
+            runs = compute.match_substring_regex(texts, _FORMULAS)
+            if many := compute.sum(runs).as_py():
+                warnings.warn(
+                    f"{many:,} entries of {name!r} begin with = + - @ or ' and get a leading ' in CSV, so "
+                    "that no spreadsheet runs them as formulas. Parquet keeps them unchanged.",
+                    stacklevel=2,
+                )
+            marked = compute.binary_join_element_wise("'", texts, "")
+            table = table.set_column(i, name, compute.if_else(runs, marked, texts))
+    return table

@@ -1,0 +1,233 @@
+"""The commands for experiments in TOML files: example, init, data, fit, learn, backtest, report."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from transcendent.cli import console, options, outputs, showing
+from transcendent.cli.artifacts import save_again
+from transcendent.cli.options import UsageError
+
+
+def example(as_json: options.AsJson = False) -> None:
+    """Write two tables to try the other commands on: objects.csv, and new.csv without verdicts."""
+    from transcendent.datasets.streams import write_example
+
+    files = [Path("objects.csv"), Path("new.csv")]
+    for file in files:
+        if file.exists():
+            raise UsageError(f"{file} exists: run this in another folder.")
+    with outputs.writing(files[0]):
+        write_example(*files)
+    showing.show(
+        "written: objects.csv (5,000 objects of ten months, which drift) and new.csv (1,000 later ones,\n"
+        "without verdicts); next: transcendent init objects.csv",
+        {"files": [str(file) for file in files]},
+        as_json,
+    )
+
+
+def init(
+    file: options.TableFile,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The TOML file to write; by default beside the table.")
+    ] = None,
+    label: options.Label = None,
+    time: options.Time = None,
+    identifier: options.Identifier = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a TOML file for an experiment from a table.
+
+    The roles of columns that no option sets are guessed from names and values. Check the file before use.
+    """
+    from transcendent._utils.files import write_whole
+    from transcendent.experiments import propose
+
+    toml = out or file.with_suffix(".toml")
+    if toml.exists():
+        raise UsageError(f"{toml} exists: --out NAME writes another file.")
+    proposal = propose(file, toml=toml, label=label, time=time, identifier=identifier)
+    with outputs.writing(toml):
+        write_whole(toml, proposal.text.encode())
+    for note in proposal.notes:
+        console.say(f"note: {note}")
+    text = f"{proposal.text}\nwritten to {toml}; next: transcendent data {toml}"
+    showing.show(text, {"toml": str(toml), **proposal.guesses, "notes": proposal.notes}, as_json)
+
+
+def data(
+    file: options.TomlOrObjects,
+    label: options.Label = None,
+    time: options.Time = None,
+    identifier: options.Identifier = None,
+    train: Annotated[
+        str | None, Option(help="The end of training: splits the objects, and checks the split.")
+    ] = None,
+    period: Annotated[str, Option(help="year, quarter, month, week, day or none.")] = "month",
+    as_json: options.AsJson = False,
+) -> None:
+    """Describe objects, and check a split for biases."""
+    from transcendent.errors import TemporalBiasError
+    from transcendent.experiments import describing, read
+    from transcendent.tables.frames import Columns
+
+    if file.suffix == ".toml":
+        found = read(file).check() | {"toml": True}
+    else:
+        columns = Columns(label, time, identifier)
+        found = describing.describe_file(file, columns, train=train, period=period) | {"toml": False}
+    showing.show(showing.objects(found), found, as_json)
+    if any(bias.refuses for bias in found.get("biases", [])):
+        raise TemporalBiasError("a backtest refuses this split.")
+
+
+def fit(
+    toml: options.Toml,
+    out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
+    rejector: Annotated[str | None, Option(help="The name of the rejector, if there are several.")] = None,
+    train: Annotated[str | None, Option(help="The end of training, instead of train under [split].")] = None,
+    signing_key: options.SigningKey = None,
+    as_json: options.AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Fit a rejector and save it as an artifact."""
+    from transcendent._utils.text import counted
+    from transcendent.artifacts.artifact import read_artifact
+    from transcendent.experiments import read
+
+    experiment = read(toml)
+    outputs.refuse_overwrite(out, toml, *experiment.files)
+    fitted = experiment.fit(rejector, train=train)
+    with outputs.writing(out):
+        fitted.save(out, signing_key=signing_key)
+    artifact = read_artifact(out)
+    if fitted.n_left_out:
+        left_out = counted(fitted.n_left_out, "labelled object")
+        console.say(
+            f"note: {left_out} outside the training window left out; --train {fitted.take_all} takes all"
+        )
+    showing.show(
+        f"{fitted.name}, fitted on {len(fitted.rows):,} objects, is in {out}.\n{showing.artifact(artifact)}"
+        f"\n\nnext: transcendent decide {out} OBJECTS",
+        showing.facts(artifact),
+        as_json,
+    )
+
+
+def learn(
+    artifact: options.ArtifactFile,
+    toml: options.Toml,
+    labelled: options.LabelledFile,
+    out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
+    what: Annotated[str, Option(help="What learns: judge, detector or both.")] = "judge",
+    train: Annotated[str | None, Option(help="The end of training, as for fit.")] = None,
+    trust: options.Trust = None,
+    public_key: options.PublicKey = None,
+    strict: options.Strict = False,
+    signing_key: options.SigningKey = None,
+    as_json: options.AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Let an artifact learn from later labels.
+
+    Use the TOML file and --train of the fit: the same rows train and calibrate again, and the labelled
+    objects train too. Pass every object labelled since the fit.
+    """
+    from transcendent.artifacts.artifact import read_artifact
+    from transcendent.artifacts.sandbox import Access
+    from transcendent.decisions import declared
+    from transcendent.experiments import read
+
+    experiment = read(toml)
+    outputs.refuse_overwrite(out, toml, labelled, *experiment.files)
+    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
+    learnt, n = experiment.learn(opened.rejector(trust or []), labelled, what=what, train=train)  # type: ignore[arg-type]
+    said, left_out = f"{n:,} labelled objects", declared(learnt).fitted.n_left_out
+    if left_out:
+        said += f", {left_out:,} of them left out since they equal calibration objects"
+    save_again(learnt, opened, out, signing_key, learnt=f"{said} ({what})")
+    made = read_artifact(out)
+    text = f"learnt from {said}; written to {out}.\n{showing.artifact(made)}"
+    showing.show(text, showing.facts(made), as_json)
+
+
+def backtest(
+    toml: options.Toml,
+    out: Annotated[
+        Path | None,
+        Option("--out", "-o", help="The folder for results; by default named after the TOML file."),
+    ] = None,
+    jobs: options.Jobs = None,
+    fresh: Annotated[bool, Option("--fresh", help="Replace the backtest in the folder.")] = False,
+    as_json: options.AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Evaluate rejectors over time.
+
+    Fits rejectors on the training window and decides later objects, period by period. The same command
+    resumes an interrupted run, and shows a finished one.
+    """
+    from transcendent.experiments import read
+
+    experiment = read(toml)
+    folder = out or toml.with_suffix("")
+    finished = (folder / "manifest.json").is_file() and not fresh
+    with outputs.resumable(folder), outputs.output_folder(folder):
+        result = experiment.backtest(folder, n_jobs=jobs, fresh=fresh)
+    where = f"kept in {folder}"
+    if finished:
+        where = f"read from {folder}, where it finished {result.manifest['finished']}; --fresh runs it again"
+    alarms = ""
+    if monitors := result.monitors:
+        said = {name: monitors.get(name, "not monitored") for name in result.answers}
+        alarms = "".join(f"\nalarms of {name}: {seen}" for name, seen in said.items())
+    text = f"{result!r}{alarms}\n\n{where}; next: transcendent report {folder}"
+    showing.show(text, {"folder": str(folder), "read": finished, **showing.results(result)}, as_json)
+
+
+def report(
+    folder: Annotated[
+        Path | None, Argument(metavar="[FOLDER]", help="A finished backtest; by default the latest here.")
+    ] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The page to write; by default report.html in the folder.")
+    ] = None,
+    title: Annotated[str | None, Option(help="A title for the page.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a finished backtest as one HTML page."""
+    from transcendent.report import write_report
+    from transcendent.temporal import Backtest
+
+    found = _finished_backtest(folder)
+    page = out or found / "report.html"
+    if page.exists() and page.suffix not in (".html", ".htm"):
+        raise UsageError(f"--out {page} exists and is not an HTML page: choose another name.")
+    result = Backtest.load(found)
+    with outputs.writing(page):
+        write_report(result, page, title=title or found.resolve().name)
+    showing.show(
+        f"{page} ({page.stat().st_size / 1e6:.1f} MB)",
+        {"report": str(page), **showing.results(result)},
+        as_json,
+    )
+
+
+def _finished_backtest(folder: Path | None) -> Path:
+    """Return the folder of a finished backtest; by default the latest in the working directory."""
+    from transcendent.temporal.checkpoints import is_backtest
+
+    if folder is None:
+        here = sorted(Path().glob("*/decisions.parquet"), key=lambda path: path.stat().st_mtime)
+        if not here:
+            raise ValueError("there is no finished backtest here: transcendent report FOLDER")
+        folder = here[-1].parent
+    if folder.suffix == ".toml":
+        folder = folder.with_suffix("")
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}.")
+    if not (folder / "manifest.json").is_file() or not is_backtest(folder):
+        raise ValueError(f"{folder} holds no finished backtest: run 'transcendent backtest' first.")
+    return folder

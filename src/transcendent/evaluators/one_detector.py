@@ -1,0 +1,64 @@
+"""The base class of evaluators with one detector and one judge."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from transcendent._utils import parallel
+from transcendent._utils.arrays import AnyArray, FloatArray
+from transcendent.decisions import Answers, index_of
+from transcendent.evaluators.learning import LearningEvaluator
+from transcendent.judging.calibration import Calibration
+from transcendent.measures.base import Measure
+from transcendent.thresholds import SearchResult
+
+
+class OneDetectorEvaluator(LearningEvaluator):
+    """An evaluator with one detector and one judge."""
+
+    def answer(self, X: Any) -> Answers:
+        """Return the detector's labels and the measure's scores.
+
+        A `ScoreEvaluator` judges such answers: ``judges_[0].decide(answer(X))`` equals ``decide(X)``.
+        """
+        return Answers(**self._in_chunks(X, self._answer, "answering"), index=index_of(X))
+
+    def _answer(self, X: Any) -> Mapping[str, AnyArray]:
+        codes, scores = self.detectors_[0].answer(X)
+        return {"labels": self.classes_[codes], "scores": scores}
+
+    def _fitting(self) -> AbstractContextManager[None]:
+        """Show that the detector is being fitted, if it takes long."""
+        label = f"fitting {type(self.estimator).__name__} and its measure"
+        return parallel.working(label, verbose=self.verbose)
+
+    @property
+    def estimator_(self) -> Any:
+        """The fitted detector."""
+        check_is_fitted(self)
+        return self.detectors_[0].estimator
+
+    @property
+    def measure_(self) -> Measure:
+        """The fitted measure, also the one that ``"auto"`` stands for."""
+        check_is_fitted(self)
+        return self.detectors_[0].measure
+
+    @property
+    def calibration_(self) -> Calibration:
+        """The calibration objects: scores, labels and p-values."""
+        check_is_fitted(self)
+        return self.judges_[0].calibration_
+
+    @property
+    def result_(self) -> SearchResult:
+        """The thresholds and what they promise."""
+        check_is_fitted(self)
+        return self.judges_[0].result_
+
+    @property
+    def thresholds_(self) -> FloatArray:
+        """Credibility threshold of each class."""
+        return self.result_.credibility_thresholds

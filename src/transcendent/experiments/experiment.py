@@ -1,0 +1,286 @@
+"""An experiment in a TOML file: data, a split and rejectors, to fit, backtest and check."""
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from transcendent._utils.arrays import AnyArray, missing_rows
+from transcendent._utils.cells import locating_bad_value
+from transcendent._utils.dates import as_dates
+from transcendent._utils.estimators import seeded
+from transcendent._utils.text import suggestion
+from transcendent.artifacts import save
+from transcendent.decisions import Learner, declared
+from transcendent.errors import ArgumentError
+from transcendent.evaluators.training import cast_labels
+from transcendent.experiments.building import build_rejectors
+from transcendent.experiments.data import Surveyed, files_of, notes_on, survey
+from transcendent.experiments.describing import describe
+from transcendent.experiments.later import in_order_of_columns, labelled_later
+from transcendent.experiments.schedule import Schedule, training_end
+from transcendent.experiments.survey import check_dates, columns_of_text, listed, naming_columns
+from transcendent.experiments.toml import TomlTable
+from transcendent.tables.objects import Objects, have, stacked
+from transcendent.temporal import backtest, find_biases, time_split
+from transcendent.temporal.periods import in_order_of_time, training_rows
+from transcendent.temporal.result import Backtest
+
+_TOP = ("data", "split", "detector", "rejectors", "retrain", "monitor", "seed")
+_TRAIN = 'objects seen before this time train, the others test: train = "2024-01"'
+_TIMES = 'for example time = "first_seen" under [data]'
+
+
+def read(path: Any) -> "Experiment":
+    """Read an experiment from a TOML file, and check everything that needs no rows.
+
+    Parameters
+    ----------
+    path : path
+        A TOML file; the page Command line explains its tables and keys.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from transcendent import experiments
+    >>> from transcendent.datasets import make_stream
+    >>> stream = make_stream(1200, n_periods=6, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table, toml = Path(folder, "objects.csv"), Path(folder, "objects.toml")
+    ...     pd.DataFrame(stream.X).assign(label=stream.y, seen=stream.times).to_csv(table, index=False)
+    ...     _ = toml.write_text(experiments.propose(table).text)
+    ...     result = experiments.read(toml).backtest()
+    >>> result.periods
+    ('2020-03', '2020-04', '2020-05', '2020-06')
+    """
+    toml = TomlTable.read(Path(path))
+    toml.check(_TOP)
+    monitor = toml.get("monitor", (int, float))
+    if monitor is not None and not monitor > 1:
+        raise toml.error("monitor must be the threshold of its alarm, more than 1.", "monitor")
+    schedule = Schedule.read(toml.table("split"), toml.table("retrain"), monitor)
+    return Experiment(toml, schedule, build_rejectors(toml), toml.get("seed", int, 0))
+
+
+class FittedRejector(NamedTuple):
+    """A rejector that an experiment has fitted.
+
+    ``notes`` say how to read new rows for it. ``n_left_out`` is the number of labelled objects outside the
+    training window; ``train=take_all`` would include them.
+    """
+
+    name: str
+    rejector: Any
+    rows: Objects
+    notes: dict[str, Any]
+    n_left_out: int
+    take_all: str | None
+
+    def save(self, path: Any, *, signing_key: Any = None) -> str:
+        """Save the rejector as an artifact, and return the digest; see `transcendent.save`."""
+        period = self.rows.period()
+        return save(self.rejector, path, training_period=period, notes=self.notes, signing_key=signing_key)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Objects, a split, a detector and rejectors, as a TOML file describes them; `read` makes one.
+
+    Attributes
+    ----------
+    toml : TomlTable
+        The file.
+    schedule : Schedule
+        Its entries about time.
+    rejectors : dict
+        Rejectors by name, not fitted.
+    seed : int
+        The seed of all of them.
+    """
+
+    toml: TomlTable
+    schedule: Schedule
+    rejectors: dict[str, Any]
+    seed: int
+
+    def fit(self, rejector: str | None = None, *, train: str | None = None) -> FittedRejector:
+        """Fit a rejector on the training rows.
+
+        Parameters
+        ----------
+        rejector : str or None
+            Its name; None if there is only one.
+        train : str or None
+            Fit on objects seen before this time; by default ``train`` under ``[split]``, or all objects.
+        """
+        name = self._choose(rejector)
+        rows = self._training_rows(train)
+        if rows.y is None:
+            raise self.data.error('the rows have no labels: name their column, label = "...".')
+        self._check_labels(rows.y)
+        given = {}
+        if self.schedule.chronological:
+            times = np.asarray(rows.labelled(_TIMES).times)
+            given["times"] = times if self.schedule.period else in_order_of_time(times)
+        with locating_bad_value(self.objects.X), naming_columns(self.objects, self._surveyed.takes):
+            fitted = seeded(self.rejectors[name], self.seed).fit(rows.X, rows.y, **given)
+        notes = notes_on(self.data, columns_of_text(self.objects.X))
+        return FittedRejector(name, fitted, rows, notes, *self._left_out(len(rows)))
+
+    def learn(
+        self, rejector: Any, labelled: Any, *, what: Learner = "judge", train: str | None = None
+    ) -> tuple[Any, int]:
+        """Let a rejector learn from later labels; return it, and the number of labels.
+
+        Parameters
+        ----------
+        rejector : fitted rejector
+            A rejector that this experiment has fitted.
+        labelled : path
+            A file with every object labelled since the fit, in the columns of the experiment.
+        what : {"judge", "detector", "both"}
+            What learns.
+        train : str or None
+            As for `fit`.
+        """
+        told = declared(rejector)
+        if not told.can_learn:
+            raise ValueError(f"a {type(rejector).__name__} cannot learn; fit it again with all rows.")
+        if what not in get_args(Learner):
+            raise ArgumentError("what", f"must be one of {', '.join(get_args(Learner))}, not {what!r}.")
+        if Path(labelled).resolve() in [path.resolve() for path in self.files]:
+            raise ArgumentError("labelled", f"{labelled} holds the rows of the fit, not later labels.")
+        old = in_order_of_columns(self._training_rows(train), told.fitted.feature_names)
+        if (fitted_on := told.fitted.n_rows) is not None and len(old) != fitted_on:
+            raise ArgumentError(
+                "train",
+                f"the rejector was fitted on {fitted_on:,} rows, but there are {len(old):,}: use the same "
+                "files, and the same end of training as for fit.",
+            )
+        new = labelled_later(Path(labelled), self._surveyed.columns, old)
+        known = np.asarray(old.y)
+        y = np.concatenate([known, cast_labels(new.y, np.unique(known))])
+        with locating_bad_value(new.X):
+            return rejector.learn(stacked(old.X, new.X), y, what=what), len(new)
+
+    def backtest(self, folder: Any = None, *, n_jobs: int | None = None, fresh: bool = False) -> Backtest:
+        """Fit every rejector on the training window, and decide the later objects; see `backtest`.
+
+        Parameters
+        ----------
+        folder : path or None
+            Where to keep the result; an interrupted run is resumed there, and a finished one read.
+        n_jobs : int or None
+            Number of rejectors that run at once.
+        fresh : bool
+            Whether to replace another run in the folder.
+        """
+        schedule = self.schedule
+        schedule.split.get("train", object, needed=_TRAIN)
+        objects = self._dated_objects()
+        labels = objects.with_labels().y
+        self._check_labels(labels)
+        with naming_columns(objects, self._surveyed.takes):
+            return backtest(
+                self.rejectors,
+                objects.X,
+                objects.y,
+                objects.times,
+                train=schedule.train,
+                period=schedule.period,
+                pos_label=schedule.pos_label(labels),
+                chronological=schedule.chronological,
+                retrain=schedule.retrain,
+                monitor=schedule.monitor,
+                class_ratio=schedule.class_ratio(labels),
+                allow=schedule.allow,
+                unlabelled="drop",  # rows that must not be dropped have raised an error before
+                folder=folder,
+                fresh=fresh,
+                random_state=self.seed,
+                n_jobs=n_jobs,
+            )
+
+    def check(self) -> dict[str, Any]:
+        """Describe the objects, the problems that prevent a fit, and the biases of the split."""
+        known, found = describe(self._surveyed.objects, self._surveyed.problems, self.schedule.period)
+        if not len(known) or self.schedule.train is None:
+            return found
+        split = time_split(known.times, train=self.schedule.train, period=self.schedule.period)
+        label, ratio = self.schedule.pos_label(known.y), self.schedule.class_ratio(known.y)
+        biases = find_biases(known.X, known.y, split, pos_label=label, class_ratio=ratio)
+        return found | {"training": len(split.train), "test": len(split.test), "biases": biases}
+
+    @property
+    def data(self) -> TomlTable:
+        """The table ``[data]``."""
+        return self.toml.table("data")
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold the objects."""
+        return files_of(self.data)
+
+    @cached_property
+    def objects(self) -> Objects:
+        """All objects, if a fit is possible; those that are to be dropped have no label."""
+        found = self._surveyed.objects
+        if self._surveyed.problems:
+            raise ValueError(f"{found.name} cannot be fitted as it is:\n{listed(self._surveyed.problems)}")
+        if found.y is not None and len(rows := missing_rows(found.y)):
+            warnings.warn(
+                f"{found.name}: {have('no label or no time', rows, len(found))}; left out.", stacklevel=2
+            )
+        return found
+
+    @cached_property
+    def _surveyed(self) -> Surveyed:
+        given = [rejector.get_params() for rejector in self.rejectors.values()]
+        detectors = [params.get("estimator", params.get("rejector__estimator")) for params in given]
+        needed = ["label"] if self.schedule.train is None else ["label", "time"]
+        return survey(self.data, detectors, needed, dates=self.schedule.period is not None)
+
+    def _dated_objects(self) -> Objects:
+        """Return all objects; raise if they have no times, or no dates where the calendar needs them."""
+        check_dates(self.objects, self.schedule.period)
+        return self.objects.labelled(_TIMES)
+
+    def _training_rows(self, train: str | None) -> Objects:
+        """Return the labelled training rows."""
+        schedule = self.schedule
+        if train is None and schedule.train is None:
+            return self.objects.with_labels()
+        objects = self._dated_objects().with_labels()
+        window = schedule.train if train is None else training_end(train, objects.times, schedule.period)
+        return objects.take(training_rows(objects.times, window, schedule.period))
+
+    def _left_out(self, n_taken: int) -> tuple[int, str | None]:
+        """Return the number of labelled objects left out of training, and a time after all objects."""
+        objects = self.objects.with_labels()
+        if len(objects) == n_taken or objects.times is None or self.schedule.period is None:
+            return 0, None
+        end = as_dates(objects.times).max().astype("datetime64[D]") + 1
+        return len(objects) - n_taken, str(end)
+
+    def _choose(self, name: str | None) -> str:
+        names = list(self.rejectors)
+        if name is None and len(names) > 1:
+            raise ArgumentError("rejector", f"{self.toml.path} has several; choose {' or '.join(names)}.")
+        if name is not None and name not in names:
+            raise ArgumentError("rejector", f"{self.toml.path} has no {name!r}{suggestion(name, names)}")
+        return name or names[0]
+
+    def _check_labels(self, y: AnyArray | None) -> None:
+        """Raise on labels that XGBoost cannot handle; its own error comes late, and names no way out."""
+        labels = np.unique(y).tolist() if y is not None else []
+        if labels != list(range(len(labels))) and "XGBClassifier" in repr([*self.rejectors.values()]):
+            raise self.toml.table("detector").error(
+                f"XGBClassifier needs the labels 0, 1, …, not {labels[:3]}. Recode them, or use "
+                "lightgbm.LGBMClassifier.",
+                "class",
+            )

@@ -1,0 +1,143 @@
+"""A TOML file, checked key by key; errors name the line and the way out."""
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transcendent._utils.text import suggestion
+from transcendent.errors import SettingsError
+
+Keys = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TomlTable:
+    """One table of a TOML file, and its place in the file.
+
+    ``keys`` lead to this table; ``occurrence`` is its position in a list of tables.
+    """
+
+    path: Path
+    text: str
+    values: dict[str, Any]
+    keys: Keys = ()
+    occurrence: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> "TomlTable":
+        """Read a whole file."""
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            return cls(path, text, tomllib.loads(text))
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{path} is not a TOML file: {error}.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"{path} is not valid TOML: {error}.") from None
+
+    def table(self, key: str) -> "TomlTable":
+        """Return a table in this one; an empty one if it does not exist."""
+        values = self.values.get(key, {})
+        if not isinstance(values, dict):
+            raise self.error(f"{key} must be a table: [{'.'.join((*self.keys, key))}].", key)
+        return TomlTable(self.path, self.text, values, (*self.keys, key), self.occurrence)
+
+    def check(self, known: Collection[str]) -> None:
+        """Raise on unknown keys."""
+        for key in self.values:
+            if key not in known:
+                where = f"[{'.'.join(self.keys)}]" if self.keys else "this file"
+                raise self.error(f"{where} has no {key!r}{suggestion(key, known)}", key)
+
+    def get(
+        self, key: str, kind: type | tuple[type, ...], default: Any = None, *, needed: str | None = None
+    ) -> Any:
+        """Return a value of the kind, or the default if the key is not set.
+
+        With ``needed``, which shows how to set it, the key is required.
+        """
+        if key not in self.values:
+            if needed is None:
+                return default
+            where = f"[{'.'.join(self.keys)}]" if self.keys else "the file"
+            raise self.error(f"{where} lacks {key}: {needed}")
+        value = self.values[key]
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            wanted = " or ".join(_WORDS.get(one, one.__name__) for one in kinds)
+            raise self.error(f"{key} must be {wanted}, not {value!r:.60}.", key)
+        return value
+
+    @contextmanager
+    def at(self, *keys: str) -> Iterator[None]:
+        """Raise a ValueError or TypeError as an error at the line of a key."""
+        try:
+            yield
+        except SettingsError:
+            raise
+        except (ValueError, TypeError) as error:
+            raise self.error(str(error), *keys) from None
+
+    def error(self, message: str, *keys: str) -> SettingsError:
+        """Return an error at the line of a key of this table, or of the table itself."""
+        line = line_of(self.text, (*self.keys, *keys), self.occurrence)
+        place = f"{self.path}, line {line}" if line else str(self.path)
+        return SettingsError(f"{place}: {message}")
+
+
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_TEXT = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
+_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+def line_of(text: str, keys: Keys, occurrence: int = 0) -> int | None:
+    """Return the line that sets a key, or else that of the nearest table around it.
+
+    ``occurrence`` is the position in a list of tables, ``[[name]]``.
+    """
+    table: Keys = ()
+    best, depth, seen = None, 0, -1
+    for number, line in _statements(text):
+        if header := _HEADER.match(line):
+            table = _parts(header[1])
+            here: Keys = table
+            if line.lstrip().startswith("[[") and keys[: len(here)] == here:
+                seen += 1
+        elif assigned := _KEY.match(line):
+            here = (*table, *_parts(assigned[1]))
+        else:
+            continue
+        if len(here) > depth and keys[: len(here)] == here and max(seen, 0) <= occurrence:
+            best, depth = number, len(here)
+            if seen >= 0 and seen < occurrence:
+                depth -= 1  # keep looking for the right table of the list
+    return best
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines at which a statement begins, with numbers; not those inside lists or long texts."""
+    opened, quoted = 0, False
+    for number, line in enumerate(text.split("\n"), 1):
+        if not opened and not quoted:
+            yield number, line
+        if (line.count('"""') + line.count("'''")) % 2:
+            quoted = not quoted
+        elif not quoted and not (opened == 0 and _HEADER.match(line)):
+            bare = _TEXT.sub("", line).partition("#")[0]
+            opened = max(0, opened + bare.count("[") - bare.count("]"))
+
+
+def _parts(dotted: str) -> Keys:
+    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
