@@ -7,10 +7,15 @@ files they are in. Generator expressions and lambdas belong to the function arou
 a file that was left before.
 
 The measure that we publish is the number of returns among the files of the packages that a flow is about:
-``cli``, ``batch`` and ``tables`` for a folder that is decided, ``cli``, ``experiments`` and ``tables`` for a
-TOML file, ``cli`` and ``report`` for a report, ``monitoring`` for a monitor. Other packages are libraries to
-these flows: a reader may stop at their doors. Returns among all files but those of ``_utils`` are shown too.
-All data ship with the package; ``-v`` lists files and classes.
+``evaluators`` for fit and decide, ``cli``, ``batch`` and ``tables`` for a folder that is decided, ``cli``,
+``experiments`` and ``tables`` for a TOML file, ``cli`` and ``report`` for a report, ``monitoring`` for a
+monitor. Other packages are libraries to these flows: a reader may stop at their doors. Returns among all
+files except those of ``_utils`` are shown too.
+
+The folder, the TOML file and the report go through their commands; the backtest to report on is made before.
+The monitor is built before measuring starts, so that only its update is followed. Every flow runs once before
+it is followed, for imports and values that are computed once. All data ship with the package; ``-v`` lists
+files and classes.
 """
 
 import inspect

@@ -20,6 +20,7 @@ def test_the_layers_described_are_those_of_the_contract():
     assert described == contract["layers"]
 
 
+@pytest.mark.slow
 def test_numerical_libraries_use_one_thread():
     script = """
 import scipy.linalg, sklearn.ensemble

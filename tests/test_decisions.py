@@ -165,9 +165,9 @@ class TestBudget:
         "budget", [{}, {"rate": 0.1, "count": 3}, {"rate": 15}, {"rate": -0.1}, {"count": -1}, {"count": 2.5}]
     )
     def test_is_a_share_or_a_number(self, budget):
-        with pytest.raises(ValueError, match=r"budget|share|number"):
+        with pytest.raises(ValueError, match=r"budget|rate must be between|number"):
             self.many().within_budget(**budget)
-        with pytest.raises(ValueError, match=r"budget|share|number"):
+        with pytest.raises(ValueError, match=r"budget|rate must be between|number"):
             RejectionBudget(None, **budget).fit([[0]], [0])
 
 

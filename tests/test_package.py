@@ -68,6 +68,7 @@ def test_metrics_are_imported_from_metrics():
         assert hasattr(transcendent.metrics, name)
 
 
+@pytest.mark.slow
 def test_dir_shows_the_public_names_and_subpackages_alone():
     """In a fresh interpreter, where each subpackage is reached without importing it by name."""
     subpackages = [module.partition(".")[2] for module in PUBLIC[1:]] + ["errors"]
@@ -93,6 +94,7 @@ def test_every_public_name_is_documented():
             assert getattr(importlib.import_module(module), name).__doc__, f"{module}.{name}"
 
 
+@pytest.mark.slow
 def test_every_module_imports_with_the_core_alone():
     """Extras are imported where they are used, never at the top of a module."""
     modules = [m.name for m in pkgutil.walk_packages(transcendent.__path__, "transcendent.")]

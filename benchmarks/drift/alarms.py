@@ -14,7 +14,7 @@ from tables import markdown, run_all, save
 
 from transcendent import Answers, ScoreEvaluator
 from transcendent.monitoring import DriftMonitor, HarmMonitor
-from transcendent.monitoring.alarms import JointEvidence
+from transcendent.monitoring.evidence import JointEvidence
 from transcendent.plots.base import COLOURS
 
 TWO_CLASSES = Problem(2)
@@ -51,7 +51,7 @@ def no_drift_block(seed: int) -> dict[str, int]:
         labels = answers.labels
         monitor = DriftMonitor.of(judge, threshold=100, random_state=_BLOCK * seed + i)
         decisions = monitor.update(answers)
-        fed = JointEvidence.start(2, "jumper", "ville", 100.0)
+        fed = JointEvidence.of(2, "jumper", "ville", 100.0)
         fed.update(labels, decisions.credibility)
         wrong, accepted = labels != y, np.flatnonzero(decisions.accepted)
         harm = HarmMonitor(promised=_true_error(judge), delta=0.05)

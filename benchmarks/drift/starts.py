@@ -24,7 +24,7 @@ class BagsAlone(GuaranteedSearch):
     """Start where a test is likeliest to pass if new objects err as often as those in the bags."""
 
     def _chances(self, objects: Any, aim: Any, thresholds: Any, delta: float) -> Any:
-        answers, wrong = (objects.accepted(some & objects.bagged, thresholds) for some in aim.counted)
+        answers, wrong = (objects.accepted(m & objects.bagged, thresholds) for m in (aim.about, aim.wrong))
         tested = np.round(answers * (objects.tested.sum() / objects.bagged.sum()))
         allowed = binom.ppf(delta, tested, self.error)
         allowed -= binom.cdf(allowed, tested, self.error) > delta

@@ -22,7 +22,6 @@ from typing import Any
 
 import numpy as np
 from apps import apps_of_2013, fit_on_2012, to_object
-from parts import Cluster, Gate, cluster_in
 from sqlalchemy import text
 
 from transcendent.errors import GateError
@@ -31,6 +30,10 @@ from transcendent.gate.access import Tokens
 from transcendent.gate.check import check as check_tables
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.quarantine import Quarantine
+
+sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
+
+from tests.gate.processes import Cluster, Gate, cluster_in
 
 CLIENTS = 4
 BATCH = 20

@@ -41,11 +41,14 @@ import numpy as np
 import psutil
 import uvloop
 from apps import apps_of_2013, fit_on_2012, to_object
-from parts import Cluster, Gate, cluster_in, free_port
 from sqlalchemy import text
 
 from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect, migrate
+
+sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
+
+from tests.gate.processes import Cluster, Gate, cluster_in, free_port
 
 ROWS = 4000
 CONNECTIONS = {100: 32, 1: 64}

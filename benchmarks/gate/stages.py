@@ -8,6 +8,7 @@ at a time as under load. HTTP is not in it: it is what `load.py` shows beyond th
 
 import gc
 import json
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -15,13 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from apps import apps_of_2013, fit_on_2012, to_object
-from parts import cluster_in
 
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.features import read_rows
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import load_model
 from transcendent.gate.service import read_objects, to_answers, write_answer
+
+sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
+
+from tests.gate.processes import cluster_in
 
 ROWS, BATCH, TOGETHER, TURNS = 4000, 100, 4, 20
 

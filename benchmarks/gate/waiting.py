@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from apps import apps_of_2013, fit_on_2012
-from parts import Cluster, cluster_in
 from sqlalchemy import Engine, text
 
 from transcendent.gate.database import (
@@ -32,6 +31,10 @@ from transcendent.gate.database import (
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import load_model
 from transcendent.gate.quarantine import Quarantine
+
+sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
+
+from tests.gate.processes import Cluster, cluster_in
 
 TURNS = 200
 COPIES = """

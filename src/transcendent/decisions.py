@@ -15,6 +15,7 @@ from transcendent._utils.arrays import (
     as_labels,
     encode_labels,
 )
+from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing
 from transcendent._utils.text import counted
@@ -35,8 +36,8 @@ class Decisions:
     accepted : bool array of shape (n,)
         True where the answer looks like what the detector was calibrated on.
     credibility, confidence : arrays of shape (n,)
-        P-value of the label, and one minus the largest p-value of any other label. Baselines put here what
-        they have instead, such as probabilities.
+        P-value of the label, and one minus the largest p-value of any other label. Baselines have other
+        values here, such as probabilities.
     classes : array of shape (classes,)
         All labels.
     p_values : array of shape (n, classes) or None
@@ -331,12 +332,12 @@ class Rejector:
         )
 
     def what_learns(self, wanted: Learner) -> Learner | Literal["anew", "nothing"]:
-        """Return what learns from new labels if ``wanted`` should: by default all of it is refitted.
+        """Return what learns from new labels when ``wanted`` is requested: by default everything is refitted.
 
         Raises ``ValueError`` if ``wanted`` cannot learn alone.
         """
         if wanted != "both":
-            raise ValueError("it fits detector and judge together: what='both'.")
+            raise ValueError("it fits detector and judge together: pass what='both'.")
         return "anew"
 
 
@@ -410,10 +411,10 @@ def _listing(summary: Summary, last_column: str) -> tuple[Listing, list[str]]:
 def check_budget(rate: float | None, count: int | None) -> None:
     """Refuse a budget that is not exactly one of a share and a number."""
     if (rate is None) == (count is None):
-        raise ValueError("a budget is a share or a number of objects: give one of rate and count.")
-    if rate is not None and not 0 <= rate <= 1:
-        raise ValueError(f"rate must be a share between 0 and 1, not {rate!r}.")
-    if count is not None and (not isinstance(count, int | np.integer) or count < 0):
+        raise ValueError("a budget is a share or a number of objects: pass one of rate and count.")
+    if rate is not None:
+        check_shares(ends="included", rate=rate)
+    elif not isinstance(count, int | np.integer) or count < 0:
         raise ValueError(f"count must be a number of objects, not {count!r}.")
 
 

@@ -4,11 +4,12 @@ The score only orders objects; calibration turns it into a p-value again.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
 from transcendent._utils.arrays import FloatArray, as_finite
+from transcendent._utils.checks import check_choices
 
 Bag = Literal["class", "all"]
 
@@ -39,8 +40,7 @@ class Merging:
     absolute: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.bag not in get_args(Bag):
-            raise ValueError(f"bag must be one of {get_args(Bag)}, not {self.bag!r}.")
+        check_choices(Bag, bag=self.bag)
         if isinstance(self.weights, str):
             raise ValueError(f"weights must be numbers or None, not {self.weights!r}.")
         if self.weights is None:

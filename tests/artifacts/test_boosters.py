@@ -140,6 +140,14 @@ def test_xgboost_leads_astray(field, change):
     assert refused("x.xgboost.json", json.dumps(model))
 
 
+def test_a_place_and_a_size_whose_sum_overflows():
+    model = extreme()
+    tree = model["learner"]["gradient_booster"]["model"]["trees"][0]
+    tree |= {"categories_nodes": [0], "categories_segments": [2**63 - 1], "categories_sizes": [1]}
+    with pytest.raises(ValueError, match="categories that do not exist"):
+        check_xgboost(json.dumps(model).encode())
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [

@@ -206,7 +206,7 @@ class TestOtherMemory:
         ice, pipeline = fitted(make_pipeline(KMeans(3, n_init=1), LogisticRegression()))
         means = pipeline.steps[0][1]
         means.cluster_centers_ = means.cluster_centers_[:, :2].copy()
-        assert "another width" in refused(ice)
+        assert "a different width" in refused(ice)
 
     def test_more_jobs_than_any_machine_has(self, refused):
         ice, logistic = fitted(LogisticRegression())

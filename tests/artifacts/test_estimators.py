@@ -325,7 +325,7 @@ class TestColumns:
     def test_centres_of_splits(self):
         means = BisectingKMeans(3, n_init=1).fit(X)
         means._bisecting_tree.left.center = np.zeros(1)
-        assert "another width" in refusal(means)
+        assert "a different width" in refusal(means)
         means._bisecting_tree.left = means._bisecting_tree
         assert "point back" in refusal(means)
 

@@ -83,5 +83,5 @@ def test_errors_stay_within_k_without_drift(max_errors):
 
 @pytest.mark.parametrize("options", [{"max_errors": -1}, {"rejection_rate": 15}, {"max_errors": np.nan}])
 def test_bad_parameters_are_refused(options):
-    with pytest.raises(ValueError, match=r"number of errors|share between"):
+    with pytest.raises(ValueError, match=r"number of errors|rejection_rate must be between"):
         CPReject(LogisticRegression(), **options).fit(X, Y)

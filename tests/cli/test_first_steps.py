@@ -324,7 +324,7 @@ def test_a_gate_learns_from_labels_that_came_later(here):
         assert "--train: the rejector was fitted on" in said
     assert "one of judge, detector, both" in run(f"{learn} -o x --what all", code=2).stderr
     frame.drop(columns="f03").to_csv("labelled.csv", index=False)
-    assert "has no column 'f03'; besides the features there are" in run(f"{learn} -o x", code=4).stderr
+    assert "has no column 'f03'; besides the features it has" in run(f"{learn} -o x", code=4).stderr
     frame[frame["first_seen"] < "2020-09"].to_csv("labelled.csv", index=False)
     assert "are among the rows of the fit" in run(f"{learn} -o x", code=4).stderr
     copies = frame[frame["first_seen"] < "2020-06"].dropna(subset="verdict")

@@ -68,9 +68,16 @@ def rejector(request):
     return clone(REJECTORS[request.param])
 
 
+fits = {}
+
+
 @pytest.fixture
-def fitted(rejector):
-    return rejector.fit(X[:600], Y[:600])
+def fitted(rejector, request):
+    """A copy of the rejector after ``fit``, which all tests share."""
+    name = request.node.callspec.params["rejector"]
+    if name not in fits:
+        fits[name] = rejector.fit(X[:600], Y[:600])
+    return deepcopy(fits[name])
 
 
 def same(a, b):

@@ -113,7 +113,7 @@ def test_bad_input_is_refused(search, problem):
 @pytest.mark.parametrize("search", CONSTRAINED, ids=kind)
 def test_bad_constraints_are_refused(search, problem):
     y, labels, credibility, _ = problem
-    with pytest.raises(ValueError, match="share between 0 and 1"):
+    with pytest.raises(ValueError, match="max_rejection must be between 0 and 1"):
         clone(search).set_params(max_rejection=15).find(y, labels, credibility)
     with pytest.raises(ValueError, match=r"must look like F1\(\) >= 0.8"):
         clone(search).set_params(constraints=[RejectionRate()]).find(y, labels, credibility)

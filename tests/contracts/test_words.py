@@ -124,7 +124,7 @@ class TestSearches:
         for word, close in (("F1", "f1"), ("acuracy", "accuracy"), ("aut", "auto")):
             with pytest.raises(ValueError, match=f"there is no search '{word}'; did you mean '{close}'"):
                 InductiveEvaluator(DETECTOR, search=word).fit(X, Y)
-        with pytest.raises(ValueError, match="there is no metric 'f2'; there are accuracy, error, f1"):
+        with pytest.raises(ValueError, match="there is no metric 'f2'; choose from accuracy, error, f1"):
             InductiveEvaluator(DETECTOR, search=ExactSearch("f2")).fit(X, Y)
         with pytest.raises(ValueError, match="search must be a Search"):
             resolve_search(None, 2)

@@ -15,6 +15,8 @@ import pytest
 
 from transcendent.datasets import load_apigraph, load_lamda, load_nvd, load_trec07p
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = Path(__file__).parents[2] / "benchmarks/data"
 FOLDER = Path(os.environ.get("TRANSCENDENT_DATA", "no folder"))
 
@@ -27,7 +29,6 @@ def build(name, source, target, code=1):
     return done
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     not (FOLDER / "source/apigraph").is_dir(), reason="TRANSCENDENT_DATA has no public files of apigraph"
 )

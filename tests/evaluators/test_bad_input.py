@@ -130,7 +130,7 @@ class TestEveryEvaluator:
         for name, value, message in (
             ("measure", "distance", "there is no measure 'distance'; did you mean 'centroid_distance'"),
             ("measure", 3, "measure must be"),
-            ("search", "exact", "there is no search 'exact'; there are accuracy, auto"),
+            ("search", "exact", "there is no search 'exact'; choose from accuracy, auto"),
             ("search", 3, "search must be"),
             ("p_value", "exact", "p_value must be one of"),
             ("calibration_label", "guessed", "calibration_label must be"),
@@ -492,7 +492,7 @@ ALL = np.arange(300)
 
 @pytest.mark.parametrize("make", [TransductiveEvaluator, CrossConformalEvaluator])
 @pytest.mark.parametrize(
-    ("fold", "said"),
+    ("fold", "message"),
     [
         ((ALL, ALL[150:]), "fold 1 of cv trains on 150 of the 150 rows it calibrates on, such as row 150"),
         ((ALL[:151], ALL[150:]), "fold 1 of cv trains on 1 of the 150 rows it calibrates on"),
@@ -503,6 +503,6 @@ ALL = np.arange(300)
         ((ALL, []), "the test set of fold 1 of cv"),
     ],
 )
-def test_folds_that_leak_or_do_not_exist_are_refused(make, fold, said):
-    with pytest.raises(CalibrationError, match=said):
+def test_folds_that_leak_or_do_not_exist_are_refused(make, fold, message):
+    with pytest.raises(CalibrationError, match=message):
         make(DETECTOR, cv=[(ALL[150:], ALL[:150]), fold]).fit(X, y)

@@ -192,8 +192,8 @@ def warnings_of_fitting(X, y):
 def test_a_calibration_class_with_one_member_works_and_is_warned_about():
     X, y = data(300)
     y = np.where(np.arange(300) < 2, 2, y)
-    ice, said = warnings_of_fitting(X, y)
-    assert "2 has 1, so steps of 1/1 = 1" in said
+    ice, message = warnings_of_fitting(X, y)
+    assert "2 has 1, so steps of 1/1 = 1" in message
     assert (ice.calibration_.actual == 2).sum() == 1
     p = ice.predict_p(X)[:, 2]
     assert set(p.tolist()) <= {0.0, 1.0}
@@ -353,11 +353,11 @@ class TestLabelsInAnotherOrder:
     X, y = data(400)
     frame, labels = pd.DataFrame(X).add_prefix("f"), pd.Series(y)
     shuffled = np.random.default_rng(0).permutation(400)
-    said = r"y has the index values of X in another order.*y\.loc\[X\.index\]"
+    message = r"y has the index values of X in another order.*y\.loc\[X\.index\]"
 
     @every_evaluator
     def test_is_warned_of(self, make):
-        with pytest.warns(UserWarning, match=self.said) as caught:
+        with pytest.warns(UserWarning, match=self.message) as caught:
             make(LogisticRegression()).fit(self.frame, self.labels.loc[self.shuffled])
         assert [w.filename for w in caught] == [__file__]
 
@@ -365,25 +365,25 @@ class TestLabelsInAnotherOrder:
         "rejector", [CPReject(LinearSVC()), DroidEvolver(), RejectionBudget(CPReject(LinearSVC()), rate=0.1)]
     )
     def test_other_rejectors_warn_too(self, rejector):
-        with pytest.warns(UserWarning, match=self.said):
+        with pytest.warns(UserWarning, match=self.message):
             rejector.fit(self.frame, self.labels.loc[self.shuffled])
 
     @pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
     def test_scores_too(self):
         answers = (self.X[:, 0] > 0).astype(int)
         scores = pd.DataFrame({0: self.X[:, 0], 1: -self.X[:, 0]})
-        with pytest.warns(UserWarning, match=self.said):
+        with pytest.warns(UserWarning, match=self.message):
             ScoreEvaluator().fit(Answers(answers, scores), pd.Series(answers).loc[self.shuffled])
 
     def test_in_learn_and_recalibrate(self):
         ice = InductiveEvaluator(LogisticRegression(), measure=NeighbourRatio(), random_state=0)
         ice.fit(self.frame, self.labels)
-        with pytest.warns(UserWarning, match=self.said) as caught:
+        with pytest.warns(UserWarning, match=self.message) as caught:
             ice.recalibrate(self.frame, self.labels.loc[self.shuffled])
         assert [w.filename for w in caught] == [__file__]
         ice.fit(self.frame, self.labels)
         with (
-            pytest.warns(UserWarning, match=self.said) as caught,
+            pytest.warns(UserWarning, match=self.message) as caught,
             pytest.raises(ValueError, match="have another label here"),
         ):
             ice.learn(self.frame, self.labels.loc[self.shuffled])

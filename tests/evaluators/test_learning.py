@@ -68,11 +68,11 @@ def test_learning_against_fits_by_hand(evaluator, what):
         expected = earlier.estimator if what == "judge" else fresh
         np.testing.assert_array_equal(now.estimator.predict(X[NEW]), expected.predict(X[NEW]))
         steps, last = (expected[:-1], expected[-1]) if hasattr(expected, "steps") else (None, expected)
-        seen, asked = (rows if steps is None else steps.transform(rows) for rows in (X[others], X[NEW]))
+        seen, scored = (rows if steps is None else steps.transform(rows) for rows in (X[others], X[NEW]))
         measure = clone(evaluator.measure).fit(last, seen, Y[others])
         if what == "detector" and steps is None:
             measure = earlier.measure
-        np.testing.assert_array_equal(now.answer(X[NEW])[1], measure.scores(last, asked))
+        np.testing.assert_array_equal(now.answer(X[NEW])[1], measure.scores(last, scored))
     assert all(map(np.array_equal, learnt.calibration_rows_, first.calibration_rows_))
 
 
@@ -131,7 +131,7 @@ def test_a_new_class_is_learnt_and_calibrated_on(evaluator):
 
 def test_what_cannot_learn_says_so():
     ice = InductiveEvaluator(LinearSVC(), random_state=0).fit(X[OLD], Y[OLD])
-    with pytest.raises(ValueError, match=r"Margin\(\) has no models of its own"):
+    with pytest.raises(ValueError, match=r"Margin\(\) has no models that learn"):
         ice.learn(X[ALL], Y[ALL])
     frozen = InductiveEvaluator(FrozenEstimator(ice.estimator_), measure=OPINION, random_state=0)
     frozen.fit(X[OLD], Y[OLD]).learn(X[ALL], Y[ALL])
@@ -151,16 +151,18 @@ def test_other_rows_than_those_of_fit_are_refused_and_change_nothing():
     ice = fitted(EVALUATORS[0])
     expected = ice.decide(X[NEW]).credibility
     for rows, lost, first in ((np.arange(700), 100, 700), (np.arange(400, 1200), 400, 0)):
-        said = f"{lost} of the 800 rows given to fit are not among these; the first is row {first} of"
-        with pytest.raises(ValueError, match=said):
+        message = f"{lost} of the 800 rows given to fit are not among these; the first is row {first} of"
+        with pytest.raises(ValueError, match=message):
             ice.learn(X[rows], Y[rows])
     relabelled = np.where(np.isin(np.arange(1200), [7, 9]), 1 - Y[ALL], Y[ALL])
     with pytest.raises(ValueError, match=r"2 of the 800 rows given to fit have another label here; .* row 7"):
         ice.learn(X[ALL], relabelled)
     with pytest.raises(ValueError, match="are not among these, 2 of them with another label; "):
         ice.learn(X[1:1200], relabelled[1:])
-    said = r"800 of the 800 .* among these \(do the numbers have another precision or type, such as float32"
-    with pytest.raises(ValueError, match=said):
+    message = (
+        r"800 of the 800 .* among these \(do the numbers have another precision or type, such as float32"
+    )
+    with pytest.raises(ValueError, match=message):
         ice.learn(X[ALL].astype(np.float32), Y[ALL])
     with pytest.raises(ValueError, match="features"):
         ice.learn(X[ALL, :5], Y[ALL])
@@ -172,16 +174,16 @@ def test_other_rows_than_those_of_fit_are_refused_and_change_nothing():
 def test_copies_that_are_missing_are_not_taken_for_relabelled_rows():
     twice = np.append(np.arange(500), np.arange(300))
     ice = clone(EVALUATORS[0]).fit(X[twice], Y[twice])
-    said = "the 800 rows given to fit are not among these"
+    message = "the 800 rows given to fit are not among these"
     less = "of them copies of rows that are here less often than in fit; .* each as often as in fit"
     for rows in (np.arange(500), np.arange(1200)):
-        with pytest.raises(ValueError, match=f"300 of {said}, 300 {less}"):
+        with pytest.raises(ValueError, match=f"300 of {message}, 300 {less}"):
             ice.learn(X[rows], Y[rows])
     labels = np.where(np.arange(800) < 799, Y[twice], 1 - Y[twice])
     with pytest.raises(ValueError, match="1 of the 800 rows given to fit have another label here"):
         ice.learn(X[twice], labels)
     labels[5] = 1 - labels[5]
-    with pytest.raises(ValueError, match=f"2 of {said}, 1 of them with another label, 1 {less}"):
+    with pytest.raises(ValueError, match=f"2 of {message}, 1 of them with another label, 1 {less}"):
         ice.learn(X[twice[:-1]], labels[:-1])
 
 
@@ -283,13 +285,13 @@ def test_what_trained_a_kept_part_never_calibrates(evaluator, what, monkeypatch)
     rows = np.vstack([X[OLD], rng.normal(size=(100, X.shape[1])) + moved])
     learnt = fitted(evaluator).learn(rows[:880], y[:880], what="both")
     y[[800, 801, 840]] = 0, 1, 2  # labels that were corrected
-    asked = []
-    monkeypatch.setattr(Detector, "answer", recording(Detector.answer, asked))
+    scored = []
+    monkeypatch.setattr(Detector, "answer", recording(Detector.answer, scored))
     for _ in range(3):
         order = rng.permutation(np.append(np.arange(900), rng.integers(0, 900, size=300)))
-        asked.clear()
+        scored.clear()
         learnt.learn(rows[order], y[order], what=what)
-        for detector, calibrating, judge in zip(learnt.detectors_, asked, learnt.judges_, strict=True):
+        for detector, calibrating, judge in zip(learnt.detectors_, scored, learnt.judges_, strict=True):
             keys = [row.tobytes() for row in calibrating]
             assert len(keys) == len(judge.calibration_.actual)
             assert judge.calibration_.counts[2:].min() > 5
@@ -298,9 +300,9 @@ def test_what_trained_a_kept_part_never_calibrates(evaluator, what, monkeypatch)
                 assert len(seen) > 500
 
 
-def recording(answer, asked):
+def recording(answer, scored):
     def recorded(detector, X):
-        asked.append(X)
+        scored.append(X)
         return answer(detector, X)
 
     return recorded
@@ -312,7 +314,7 @@ def test_a_detector_that_learns_a_class_takes_its_judge_along():
     y[800:1000], rows[800:1000, 0] = 2, rows[800:1000, 0] + 20
     ice = fitted(EVALUATORS[0]).learn(rows[ALL], y[ALL], what="detector")
     assert ice.decide(rows[ALL]).p_values.shape == (1200, 3)
-    with pytest.raises(ValueError, match=r"y lacks \[2\], learnt before: pass all .* so far, or fit anew"):
+    with pytest.raises(ValueError, match=r"y lacks \[2\], known before: pass all rows so far, or fit again"):
         ice.learn(X[ALL], Y[ALL], what="both")
 
 
@@ -329,7 +331,7 @@ def test_labels_keep_their_type():
     mixed[1000] = "1"
     for labels, wrong in ((Y[ALL] + 0.5, "[01].5"), (Y[ALL].astype(str), "'[01]'"), (mixed, "'1'")):
         for call in (ice.learn, ice.recalibrate):
-            with pytest.raises(ValueError, match=rf"the label {wrong}, of another type than .* \[0, 1\]"):
+            with pytest.raises(ValueError, match=rf"the label {wrong}, of another type than \[0, 1\] in fit"):
                 call(X[ALL], labels)
     named = clone(EVALUATORS[0]).fit(X[OLD], np.array(["ham", "spam"])[Y[OLD]])
     mixed = np.array(["ham", "spam"], dtype=object)[Y[ALL]]
@@ -377,12 +379,14 @@ def test_a_new_class_with_too_few_rows_is_named(evaluator, least):
 def test_rows_that_trained_before_they_were_named_a_class_cannot_calibrate_it(evaluator, each, least):
     learnt = fitted(evaluator).learn(X[ALL], Y[ALL], what="both")
     y = np.where(np.arange(1600) >= 1100, 7, Y)
-    said = rf"no rows of \[7\] to calibrate{each}: .* at least {least} new rows of each class, or fit anew"
-    with pytest.raises(ValueError, match=said):
+    message = (
+        rf"no rows of \[7\] to calibrate{each}: .* at least {least} new rows of each class, or fit again"
+    )
+    with pytest.raises(ValueError, match=message):
         learnt.learn(X[ALL], y[ALL], what="both")
     learnt.learn(X[: 1200 + least], y[: 1200 + least], what="both")
     assert all(judge.calibration_.counts[2] for judge in learnt.judges_)
-    with pytest.raises(ValueError, match=said):  # those that calibrate it are not among these
+    with pytest.raises(ValueError, match=message):  # those that calibrate it are not among these
         learnt.learn(X[ALL], y[ALL], what="both")
 
 

@@ -64,6 +64,10 @@ measure.class = "Margin"
         assert [line_of(text, ("steps", "a"), i) for i in (0, 1)] == [2, 4]
         assert line_of(text, ("steps", "b"), 1) == 5
         assert line_of(text, ("other", "b")) == 7
+        assert line_of("[[steps]]\na = 1\n[[steps]]\nb = 2\n", ("steps", "a"), 1) == 3
+
+    def test_keys_with_quotes_and_dots(self):
+        assert line_of('a.b = 1\n"c.\\"d" . e = 2\n', ('c."d', "e")) == 2
 
 
 class TestWhatCanBeSaid:
@@ -158,7 +162,7 @@ search = { constraints = "rejection_rate <= 10%" }
         ("seed = 1\n", None, "there is no [detector]"),
         ('[detector]\nclass = "LinearSVC"\n', 2, "must be the full name"),
         ('[detector]\nclass = "os.system"\n', 2, "a class of sklearn"),
-        ('[detector]\nclass = "sklearn.svm.LinearSVX"\n', 2, "did you mean 'LinearSV"),
+        ('[detector]\nclass = "sklearn.svm.LinearSCV"\n', 2, "did you mean 'LinearSVC'?"),
         ('[detector]\nclass = "sklearn.swm.LinearSVC"\n', 2, "No module named"),
         ('[detector]\nclass = "sklearn.utils.resample"\n', 2, "not a detector"),
         ("[detector]\nclass = 5\n", 2, "must be text"),
@@ -171,7 +175,7 @@ search = { constraints = "rejection_rate <= 10%" }
         (DETECTOR + "[rejectors.ICE]\nmeasur = 1\n", 5, "did you mean 'measure'?"),
         (DETECTOR + '[rejectors.ICE]\nmeasure = "Margins"\n', 5, "did you mean 'Margin'?"),
         (DETECTOR + '[rejectors.ICE]\nmeasure = { class = "Margin", k = 1 }\n', 5, "no parameter 'k'"),
-        (DETECTOR + '[rejectors.ICE]\nsearch = "best"\n', 5, "there is no search 'best'; there are accuracy"),
+        (DETECTOR + '[rejectors.ICE]\nsearch = "best"\n', 5, "no search 'best'; choose from accuracy"),
         (DETECTOR + '[rejectors.ICE]\nsearch = "F1"\n', 5, "did you mean 'f1'?"),
         (DETECTOR + "[rejectors.ICE]\nsearch = 5\n", 5, "must be a table"),
         (DETECTOR + '[rejectors.ICE]\nmeasure = "margn"\n', 5, "did you mean 'margin'?"),
@@ -213,6 +217,7 @@ DATA = '[data]\nfile = "objects.csv"\nlabel = "y"\ntime = "seen"\n'
             11,
             "did you mean 'month'?",
         ),
+        (DATA.replace("label =", "lable =") + DETECTOR, 3, "did you mean 'label'?"),
         (DATA + "folders = 1\n" + DETECTOR, 5, "did you mean 'folder'?"),
         ('[data]\ndataset = "apigraf"\n' + DETECTOR, 2, "did you mean 'apigraph'?"),
         ('[data]\ndataset = "lamda"\ndeduplicate = true\n' + DETECTOR, 3, "for apigraph only"),
@@ -282,7 +287,7 @@ measures = [
         held = self.rejector(settings, f"budget = {budget}")
         assert (held.rate, held.count) == expected
 
-    @pytest.mark.parametrize("budget", ["1.5", "-3", '"much"', "true", "{ rate = 0.1 }"])
+    @pytest.mark.parametrize("budget", ["1.5", "0", "-3", '"15%"', "true", "{ rate = 0.1 }"])
     def test_a_budget_that_is_none(self, settings, budget):
-        with pytest.raises(SettingsError, match="line 6"):
+        with pytest.raises(SettingsError, match=r"line 6: budget must be a share .* or a whole number"):
             self.rejector(settings, f"budget = {budget}")

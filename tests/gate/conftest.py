@@ -1,4 +1,4 @@
-"""A real PostgreSQL server, a database for each test, and gates in processes of their own."""
+"""A real PostgreSQL server, a database for each test, and gates in separate processes."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ _numbers = count()
 
 @pytest.fixture(scope="session")
 def server():
-    """The URL of a server: the one in the environment, or one of the test run's own."""
+    """The URL of a server: the one in the environment, or a throwaway one."""
     if given := os.environ.get("TRANSCENDENT_TEST_DATABASE"):
         yield given
         return
@@ -38,7 +38,7 @@ def server():
 
 @contextmanager
 def database_on(server):
-    """A database of one's own, without tables."""
+    """A new database without tables."""
     name = f"gate_{os.getpid()}_{next(_numbers)}"
     admin = create_engine(make_url(server).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
@@ -53,7 +53,7 @@ def database_on(server):
 
 @contextmanager
 def away(database):
-    """Let nobody into a database for a while."""
+    """Refuse all connections to a database for a while."""
     url = make_url(database)
     admin = create_engine(
         url.set(database="postgres", drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
@@ -68,16 +68,17 @@ def away(database):
 
 
 def drop_all(engine):
-    """Drop every month, this one and the next included, as if no partition had ever been made."""
+    """Drop every month, including this one and the next, as if no partition had ever been created."""
     with engine.begin() as connection:
         for month in connection.execute(text("DELETE FROM month RETURNING number")).scalars().all():
             for table in ("item", "payload"):
                 connection.execute(text(f"DROP TABLE {partition(table, month)}"))
         connection.execute(text("DELETE FROM identity"))
+        connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger
 
 
 def pretend_version(engine, version):
-    """Let a database seem to have another version."""
+    """Make a database seem to have another version."""
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
 
@@ -98,7 +99,7 @@ def with_tables(url):
 
 @contextmanager
 def tables_on(server):
-    """A database of one's own, with all tables."""
+    """A new database with all tables."""
     with database_on(server) as url:
         yield with_tables(url)
 
@@ -126,7 +127,7 @@ def shared_database(server):
 
 @pytest.fixture
 def engine(shared_database):
-    """An engine whose database has nothing in it but labels of items that are gone."""
+    """An engine of a database that is empty except for labels of dropped items."""
     engine = connect(shared_database, 20)
     drop_all(engine)
     with engine.begin() as connection:
@@ -139,7 +140,7 @@ def engine(shared_database):
 
 @pytest.fixture(scope="session")
 def problem():
-    """Rows and labels, of which the second half are not like the first."""
+    """Rows and labels; the second half differs from the first."""
     X, y = make_classification(2000, n_features=12, n_informative=6, flip_y=0.05, random_state=0)
     X[1000:] += np.random.default_rng(0).normal(scale=1.5, size=(1000, 12))
     return X, np.where(y, "malware", "goodware")
@@ -159,7 +160,7 @@ def artifact(rejector, tmp_path_factory):
 
 
 class Gate(processes.Gate):
-    """A gate in a process of its own, and clients of it."""
+    """A gate in a separate process, and its clients."""
 
     def __init__(self, *given, **settings) -> None:
         super().__init__(*given, **settings)
@@ -172,7 +173,7 @@ class Gate(processes.Gate):
         return made
 
     def client(self, name="sensor", role="client"):
-        """A client with a token of its own."""
+        """A client with a new token."""
         self._clients.append(GateClient(self.address, self.token(name, role)))
         return self._clients[-1]
 
@@ -183,14 +184,14 @@ class Gate(processes.Gate):
 
 
 class ForkedGate(Gate):
-    """A gate whose interpreter has imported what gates need when it is started: that takes seconds."""
+    """A gate whose interpreter has already imported what gates need, which takes seconds."""
 
     def _start(self, environment, log):
         return Forked(serve, environment, log)
 
 
 class Forked:
-    """A process that serves, by a function of its environment and the path of its log."""
+    """A process that runs a function of its environment and the path of its log."""
 
     _context = get_context("forkserver")
     _context.set_forkserver_preload(
@@ -214,7 +215,7 @@ class Forked:
 
 
 def serve(environment, log):
-    """Serve by the command."""
+    """Run the command that serves."""
     os.environ.update(environment)
     model.try_out = lambda *_: None  # which takes seconds
     with log.open("ab") as file:

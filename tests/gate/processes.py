@@ -18,7 +18,7 @@ import psutil
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on, and that no connection is given before somebody does."""
+    """Return a port that is free, and that the system does not give to outgoing connections."""
     while True:
         port = random.SystemRandom().randrange(10_000, 32_000)
         with socket.socket() as one, suppress(OSError):
@@ -74,7 +74,7 @@ class Cluster:
 
 @contextmanager
 def cluster_in(folder: Path, options: str = "") -> Iterator[Cluster]:
-    """Run a server in a folder, which its user has to reach."""
+    """Run a server in a folder, and let its user enter that folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for place in (folder, *folder.parents):
         if place != Path("/") and place.stat().st_uid == os.geteuid():
@@ -87,7 +87,7 @@ def cluster_in(folder: Path, options: str = "") -> Iterator[Cluster]:
 
 
 class Gate:
-    """A gate in a process of its own.
+    """A gate in a separate process.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Gate:
 
     @property
     def ready(self) -> bool:
-        """Whether it answers that it is."""
+        """Whether it answers that it is ready."""
         try:
             return bool(httpx2.get(f"{self.address}/readyz").status_code == 200)
         except httpx2.HTTPError:

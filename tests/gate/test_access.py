@@ -1,4 +1,4 @@
-"""Who may call which route, and what becomes of those who may not."""
+"""Which roles may call which route, and how others are refused."""
 
 import asyncio
 import hashlib
@@ -136,7 +136,7 @@ def test_a_route_without_a_rule_is_refused_to_all(second, tokens):
 
 
 class Remembering:
-    """Tokens as a gate remembers them, with a clock of their own and a count of look-ups."""
+    """Tokens as a gate remembers them, with a clock for tests and a count of look-ups."""
 
     def __init__(self, engine):
         self.now, self.lookups = 0.0, 0
@@ -147,7 +147,7 @@ class Remembering:
         self.lookups += "FROM token WHERE id" in sql
 
     def callers(self, *tokens):
-        """Ask for several at once, and wait for look-ups that nobody waits for."""
+        """Check several at once, and wait for look-ups in the background."""
 
         async def ask_all():
             found = await asyncio.gather(*map(self.tokens.caller, tokens), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A thread that works for all who wait."""
+"""A thread that does waiting jobs in batches."""
 
 from threading import Event, Thread
 
@@ -6,7 +6,7 @@ from transcendent.gate.batcher import Batcher
 
 
 class Slow:
-    """Work that waits until it is let go, and remembers what it was given."""
+    """Work that waits until it is released, and records its jobs."""
 
     def __init__(self):
         self.calls, self.begun, self.go = [], Event(), Event()
@@ -53,7 +53,7 @@ def test_jobs_that_came_meanwhile_are_done_in_one_call():
     assert together.waiting == 0
 
 
-def test_a_call_takes_no_more_than_the_most():
+def test_a_batch_is_at_most_as_large_as_the_limit():
     slow, together = held_up()
     together.put([4, 4, 4, 2, 2, 9])
     slow.go.set()
@@ -77,7 +77,7 @@ def test_jobs_without_size_are_done_too():
     assert slow.calls == [[1], [0, 0]]
 
 
-def test_nothing_is_no_job():
+def test_an_empty_list_of_jobs_does_nothing():
     slow, together = held_up()
     together.put([])
     slow.go.set()
@@ -85,7 +85,7 @@ def test_nothing_is_no_job():
     assert slow.calls == [[1]]
 
 
-def test_close_finishes_what_waits():
+def test_close_finishes_waiting_jobs():
     slow, together = held_up()
     together.put([10, 10, 10])
     closing = Thread(target=together.close)

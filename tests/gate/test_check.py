@@ -1,4 +1,4 @@
-"""Contradictions between the tables are found, said, and repaired where that is possible."""
+"""Contradictions between the tables are found, reported, and repaired where possible."""
 
 import json
 
@@ -19,7 +19,7 @@ from transcendent.tables.layout import Layout
 
 @pytest.fixture
 def filled(engine):
-    """An engine of a database with items in two months, of which some have labels."""
+    """An engine of a database with items, some of them labelled, and with an empty earlier month."""
     fill(engine, 6)
     quarantine = Quarantine(engine)
     for item in quarantine.claim("ann", 3).items:
@@ -87,7 +87,7 @@ def identities(engine):
         return set(connection.execute(text("SELECT key, item FROM identity")).all())
 
 
-def test_identities_are_made_anew_as_they_were(engine):
+def test_repair_recreates_identities_exactly(engine):
     fill_by_key(engine)
     before = identities(engine)
     with engine.begin() as connection:
@@ -123,7 +123,7 @@ def test_a_lost_month_that_comes_from_a_backup_after_a_repair_is_kept_once(engin
     assert Quarantine(engine).counts()["waiting"] == 6
 
 
-def test_objects_that_were_kept_twice_are_said(engine):
+def test_objects_that_were_kept_twice_are_reported(engine):
     fill_by_key(engine)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM identity"))

@@ -31,7 +31,7 @@ def boosted(problem):
 
 @pytest.fixture(scope="module")
 def gate(server, boosted, tmp_path_factory):
-    """Of a detector that takes names and missing values."""
+    """A gate whose detector accepts names and missing values."""
     folder = tmp_path_factory.mktemp("client")
     save(boosted, folder / "artifact")
     trusted = " ".join(open_artifact(folder / "artifact").types_to_trust())
@@ -154,7 +154,7 @@ def test_an_error_has_the_status_the_fields_and_the_decisions(gate, frame):
 
 
 @pytest.mark.parametrize("body", [b"<h1>Bad Gateway</h1>", b"[]", b"3", b'"no"', json.dumps({}).encode()])
-def test_an_answer_of_something_before_the_gate_is_an_error_too(body):
+def test_the_answer_of_a_proxy_is_an_error_too(body):
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(502)
@@ -180,7 +180,7 @@ def test_an_answer_of_something_before_the_gate_is_an_error_too(body):
             thread.join()
 
 
-def test_an_infinite_number_is_a_problem_of_its_object_alone(gate, frame):
+def test_an_infinite_number_affects_only_its_object(gate, frame):
     rows = frame[:3].copy()
     rows.iloc[1, 2] = np.inf
     with pytest.raises(GateError, match="1 of 3 objects") as error:
@@ -189,7 +189,7 @@ def test_an_infinite_number_is_a_problem_of_its_object_alone(gate, frame):
     assert [each is None for each in error.value.decisions] == [False, True, False]
 
 
-def test_a_token_from_a_file_and_what_is_none(gate):
+def test_a_token_may_come_from_a_file_and_must_look_like_one(gate):
     with GateClient(gate.address, gate.token("from a file", "client") + "\n") as client:
         assert client.model()
     for token in ("tg_1 2", "tg_\n1", "tg_\xe9"):
@@ -199,7 +199,7 @@ def test_a_token_from_a_file_and_what_is_none(gate):
         GateClient("127.0.0.1:8040")
 
 
-def test_a_gate_that_is_not_there():
+def test_a_gate_that_does_not_answer():
     with (
         GateClient("http://127.0.0.1:1") as client,
         pytest.raises(GateError, match=r"127\.0\.0\.1:1 does not answer") as error,

@@ -1,4 +1,4 @@
-"""What a gate decides is what the rejector decides, and what it rejects is kept before it answers."""
+"""A gate decides as its rejector does, and keeps rejected objects before it answers."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ def gate_of_folds(server, folds, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def boosted(problem):
-    """A combined measure about LightGBM, which takes missing values."""
+    """A combined measure with LightGBM, which accepts missing values."""
     X, y = problem
     detector = LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1, random_state=0)
     return InductiveEvaluator(detector, measure=drift_measure(random_state=0), random_state=0).fit(
@@ -55,7 +55,7 @@ def boosted(problem):
 
 @pytest.fixture(scope="module")
 def gate_of_boosted(server, boosted, tmp_path_factory):
-    """It keeps all that it accepts for the audit."""
+    """A gate that keeps all accepted objects for the audit."""
     folder = tmp_path_factory.mktemp("boosted")
     save(boosted, folder / "artifact")
     trusted = " ".join(open_artifact(folder / "artifact").types_to_trust())
@@ -90,7 +90,7 @@ def answers_of(ids, decisions):
 
 
 def kept(gate):
-    """Return what the database of a gate has, by the ids of objects."""
+    """Return the objects in the database of a gate, by id."""
     engine = connect(gate.database)
     with engine.connect() as connection:
         sql = "SELECT object_id, sender, accepted, label, credibility FROM payload JOIN item USING (id)"
@@ -263,7 +263,7 @@ def test_bad_objects_are_named_and_the_others_are_decided_and_kept(gate, sender,
     assert {name for name in kept(gate) if name in ids} == good
 
 
-def test_what_the_detector_refuses_is_a_problem_of_that_object_alone(sender, rejector, problem):
+def test_objects_that_the_detector_cannot_handle_do_not_affect_others(sender, rejector, problem):
     X = problem[0][1000:1016].copy()
     expected = answers_of(names_of("hole", 16), rejector.decide(X))
     X[[2, 11], 4] = np.nan
@@ -284,7 +284,7 @@ def test_no_objects_and_too_many(sender, problem):
 
 
 @pytest.mark.postgresql
-def test_without_a_database_what_is_accepted_is_answered_and_what_is_rejected_is_not(
+def test_without_a_database_accepted_objects_are_answered_and_rejected_ones_are_not(
     artifact, rejector, problem, tmp_path_factory
 ):
     X = problem[0][1000:1400]

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from transcendent import InductiveEvaluator
-from transcendent.gate.export import _labelled, export_labelled, read_labelled, schema
+from transcendent.gate.export import export_labelled, read_labelled, schema
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
@@ -96,7 +96,7 @@ def test_labels_are_texts_unless_classes_are_given(engine, stored, of_numbers, t
     assert sorted(exported(engine, tmp_path / "labelled.parquet").y.tolist()) == ["-3", "4"]
 
 
-def test_labels_that_are_no_classes_are_refused(engine, stored, of_numbers, tmp_path):
+def test_labels_that_are_not_classes_are_refused(engine, stored, of_numbers, tmp_path):
     items = stored(of_numbers, NUMBERS[300:303])
     labelled(engine, items, {"o0": 4, "o1": "unclear"})
     path = tmp_path / "labelled.parquet"
@@ -170,7 +170,8 @@ def test_many_objects_are_written_in_parts(engine, stored, of_numbers, tmp_path,
     labelled(engine, items, dict.fromkeys(items, -3))
     path = tmp_path / "labelled.parquet"
     found = exported(engine, path, of_numbers.classes_)
-    assert [len(part) for part in _labelled(engine)] == [7] * 7 + [1]
+    groups = pq.ParquetFile(path).metadata
+    assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [7] * 7 + [1]
     places = [int(name[1:]) for name in found.table["id"].to_pylist()]
     np.testing.assert_array_equal(found.X.toarray(), X[places])
 

@@ -1,4 +1,4 @@
-"""Objects as rows and as bytes: three forms, what is wrong with others, and the way back."""
+"""Objects as rows and as bytes: the three forms, the problems of bad objects, and decoding."""
 
 from itertools import zip_longest
 
@@ -125,7 +125,7 @@ def encoded(layout, objects):
 
 
 def same_bits(a, b):
-    """Equal in each bit, but for the sign of zero."""
+    """Whether arrays are equal in each bit, except for the sign of zero."""
     return (np.asarray(a) + 0.0).tobytes() == (np.asarray(b) + 0.0).tobytes()
 
 
@@ -161,7 +161,7 @@ def test_named_objects_are_a_frame_and_so_are_dense_ones_of_a_detector_with_name
 
 
 @pytest.mark.parametrize("last", [7, None])
-def test_true_and_false_are_one_and_zero_as_values_but_no_positions(last):
+def test_true_and_false_are_one_and_zero_as_values_but_not_positions(last):
     sent = [True, False, 2, last]
     objects = [
         {"id": "0", "values": sent},
@@ -182,7 +182,7 @@ def test_forms_may_be_mixed_in_a_request():
         assert same_bits(row, ROWS[place])
 
 
-def test_nothing_is_read_of_nothing():
+def test_no_objects_give_no_rows():
     parsed = read_rows(NAMED, [])
     assert (parsed.ids, parsed.groups, parsed.problems) == ([], [], {})
 
@@ -222,14 +222,14 @@ def test_each_of_many_bad_objects_has_its_problem():
     assert len(rows_by_place(parsed)) == len(GOOD) * 20
 
 
-def test_names_are_no_use_to_a_detector_without_any():
+def test_names_are_refused_if_the_detector_has_none():
     parsed = read_rows(PLAIN, [GOOD[0], GOOD[2]])
     assert parsed.problems[1].field == "features"
     assert "send values" in parsed.problems[1].message
     assert list(rows_by_place(parsed)) == [0]
 
 
-def test_problems_say_what_would_be_right():
+def test_problems_name_the_way_out():
     def message(bad):
         return read_rows(NAMED, [bad]).problems[0].message
 
@@ -251,7 +251,7 @@ def test_only_the_first_unknown_name_gets_a_suggestion():
 
 
 @given(st.data())
-def test_what_is_encoded_is_decoded(data):
+def test_decoding_reverts_encoding(data):
     width = data.draw(st.integers(1, 12))
     sent = data.draw(st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=1, max_size=5))
     rows = np.array(sent, dtype=float)

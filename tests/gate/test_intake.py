@@ -1,4 +1,4 @@
-"""What is kept: exactly once, bit for bit, and with a fair audit sample."""
+"""Objects are kept exactly once and bit for bit, with a fair audit sample."""
 
 import time
 from collections import Counter
@@ -35,7 +35,7 @@ def model(rejector):
 
 @pytest.fixture
 def chosen(engine, model, problem):
-    """A function that returns what is kept of some rows."""
+    """A function that returns the objects to keep among some rows."""
     number = register(engine, model)
 
     def choose(rows, ids=None, draw=NOBODY, model=model, number=number):
@@ -135,7 +135,7 @@ def test_a_batch_is_kept_whole_or_not_at_all(engine, chosen):
 DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
 
 
-def test_concurrent_keepers_of_the_same_objects_keep_each_once(shared_database, engine, chosen):
+def test_concurrent_gates_keep_the_same_objects_once(shared_database, engine, chosen):
     with engine.connect() as connection:
         before = connection.execute(text(DEADLOCKS)).scalar_one()
     kept = chosen(slice(1000, 2000))
@@ -157,7 +157,7 @@ def test_concurrent_keepers_of_the_same_objects_keep_each_once(shared_database, 
         assert connection.execute(text(DEADLOCKS)).scalar_one() == before
 
 
-def test_a_keeper_whose_connection_broke_keeps_once(engine, chosen):
+def test_objects_are_kept_once_if_the_connection_breaks(engine, chosen):
     kept = chosen(slice(1000, 1100))
     keep(engine, kept[:3])
     with engine.connect() as other:
@@ -196,7 +196,7 @@ def test_the_audit_draws_alike_in_every_repetition_and_larger_rates_add_objects(
     assert few < more
 
 
-def test_nobody_can_tell_the_draw_without_the_secret():
+def test_the_draw_cannot_be_predicted_without_the_secret():
     names = [f"{i}" for i in range(20_000)]
     first, second = ({name for name in names if Draw(key, 0.5)(name)} for key in (SECRET, SECRET[::-1]))
     assert binomtest(len(first & second), 20_000, 0.25).pvalue > 1e-4
@@ -229,7 +229,7 @@ def test_everything_is_kept_at_rate_one(engine, chosen):
     assert {row["probability"] for row in payloads(engine).values()} == {1.0}
 
 
-def test_what_is_kept_is_what_was_decided_bit_for_bit(engine, chosen, rejector, problem):
+def test_kept_values_equal_the_decisions_bit_for_bit(engine, chosen, rejector, problem):
     X = problem[0][1000:1500]
     decisions = rejector.decide(X)
     kept = chosen(slice(1000, 1500))
@@ -302,8 +302,10 @@ def test_an_object_whose_item_is_gone_is_kept_again_and_once(shared_database, en
     assert has(engine, len(kept))
 
 
-def test_what_is_acknowledged_lasts_whatever_the_default_of_the_role_is(shared_database, engine, chosen):
-    """It is committed when the log is on disk, also where the default is not to wait for that."""
+def test_acknowledged_objects_are_durable_whatever_the_default_of_the_role_is(
+    shared_database, engine, chosen
+):
+    """A commit waits until the log is on disk, even if the default is not to wait."""
     own = connect(shared_database, 1)
     with own.begin() as connection:
         connection.execute(text("SET SESSION synchronous_commit = off"))
@@ -319,7 +321,7 @@ def test_what_is_acknowledged_lasts_whatever_the_default_of_the_role_is(shared_d
     assert said == ["on", "off", "on"]  # nothing is lost with a claim
 
 
-def test_a_missing_month_is_made_by_whoever_needs_it_first(shared_database, engine, chosen):
+def test_a_missing_month_is_created_when_it_is_first_needed(shared_database, engine, chosen):
     kept = chosen(slice(1000, 1400))
     drop_all(engine)
     own = connect(shared_database, 8)

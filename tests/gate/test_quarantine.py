@@ -1,4 +1,4 @@
-"""The quarantine: who gets what, and what becomes of it."""
+"""The quarantine: claims, leases, labels and counts."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,7 @@ MODEL = Model(None, "d" * 64, Layout(3), ["goodware", "malware"], {})
 
 
 def rows(engine, ranks, prefix="o", **given):
-    """Objects to keep, one of each rank, and named by its place."""
+    """Objects to keep, one for each rank, named by its place."""
     number = register(engine, MODEL)
     features = encode(np.random.default_rng(0).normal(size=(len(ranks), 3)))
     made = []
@@ -100,7 +100,7 @@ def one(quarantine, who="ann"):
     return item
 
 
-def test_the_audit_sample_comes_first_then_the_least_trusted_then_what_was_skipped(quarantine, fill):
+def test_the_audit_sample_comes_first_then_the_least_trusted_then_skipped_items(quarantine, fill):
     fill([0.5, 0.1, 0.3])
     fill([0.9, 0.8], "audit", tier=AUDITED, accepted=True, probability=0.1)
     first = quarantine.claim("ann", 3)
@@ -168,14 +168,14 @@ def test_two_analysts_never_get_the_same_item(shared_database, engine):
     own.dispose()
 
 
-def test_of_two_analysts_at_once_each_gets_another_item(quarantine, fill):
+def test_two_analysts_at_once_get_different_items(quarantine, fill):
     fill(range(2))
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(quarantine.claim, ["ann", "bob"])
     assert {*names(first), *names(second)} == {"o0", "o1"}
 
 
-def test_expired_leases_need_no_job_that_clears_them(brief, fill):
+def test_expired_leases_need_no_cleanup_job(brief, fill):
     fill(range(3))
     assert names(brief.claim("ann", 3)) == ["o0", "o1", "o2"]
     time.sleep(0.03)
@@ -196,7 +196,7 @@ def test_an_expired_lease_is_taken_by_one_of_many(engine, fill):
     assert quarantine.counts()["held"] == len(taken)
 
 
-def test_who_gets_nothing_is_told_what_others_hold_and_until_when(engine, quarantine, fill):
+def test_a_claim_without_items_shows_what_others_hold_and_until_when(engine, quarantine, fill):
     fill(range(3))
     soon = Quarantine(engine, lease=60).claim("ann", 1).items[0]
     quarantine.claim("bob", 1)
@@ -206,7 +206,7 @@ def test_who_gets_nothing_is_told_what_others_hold_and_until_when(engine, quaran
     assert (claimed.items, claimed.held, claimed.next_free) == ([], 2, soon["held_until"])
 
 
-def test_what_one_holds_oneself_is_not_held_by_others(quarantine, fill):
+def test_own_items_do_not_count_as_held_by_others(quarantine, fill):
     fill(range(2))
     quarantine.claim("ann", 2)
     assert quarantine.claim("ann", 2) == ([], 0, None, 198)
@@ -249,7 +249,7 @@ def test_a_holder_whose_item_was_taken_is_refused(engine, brief, fill, expired):
     assert brief.resolve("bob", item, "goodware")["author"] == "bob"
 
 
-def test_what_nobody_holds_cannot_be_labelled(quarantine, fill):
+def test_items_that_nobody_holds_cannot_be_labelled(quarantine, fill):
     fill([0])
     item = one(quarantine)
     quarantine.release("ann")
@@ -305,7 +305,7 @@ def test_of_many_labels_at_once_one_is_written(quarantine, fill):
     assert len(quarantine.show(item)["history"]) == 1
 
 
-def test_an_unknown_label_is_refused_with_those_there_are(engine, quarantine, fill):
+def test_an_unknown_label_is_refused_and_the_allowed_ones_are_listed(engine, quarantine, fill):
     fill([0])
     item = one(quarantine)
     with pytest.raises(LabelError, match=r"'Malware' is not one of the labels goodware, malware\."):
@@ -326,7 +326,7 @@ def test_labels_are_those_of_the_model_that_decided(engine, quarantine):
 
 
 @pytest.mark.parametrize("act", ["resolve", "skip", "undo", "show"])
-def test_there_is_no_other_item(quarantine, fill, act):
+def test_unknown_items_are_refused(quarantine, fill, act):
     fill([0])
     args = {"resolve": ("ann", 5, "malware"), "skip": ("ann", 5), "undo": ("ann", 5), "show": (2**62,)}
     with pytest.raises(NoItemError, match="does not exist"):
@@ -436,7 +436,7 @@ def test_an_expired_lease_that_nobody_took_can_be_renewed(quarantine, brief, fil
     assert quarantine.claim("bob").items == []
 
 
-def test_items_are_given_back(quarantine, fill):
+def test_items_are_released(quarantine, fill):
     fill(range(5))
     mine = ids(quarantine.claim("ann", 3))
     others = ids(quarantine.claim("bob", 2))
@@ -449,7 +449,7 @@ def test_items_are_given_back(quarantine, fill):
     assert quarantine.counts()["held"] == 3
 
 
-def test_what_has_a_label_is_held_by_nobody(quarantine, fill):
+def test_nobody_holds_a_labelled_item(quarantine, fill):
     fill(range(2))
     first, second = ids(quarantine.claim("ann", 2))
     quarantine.resolve("ann", first, "malware")
@@ -537,7 +537,7 @@ class TestLimit:
 
 
 def scanned(engine):
-    """The counts by a look at every item."""
+    """The counts by a scan of all items."""
     with engine.connect() as connection:
         rows = connection.execute(text("SELECT state, tier, count(*) FROM item GROUP BY 1, 2")).all()
     by = {(state, tier): n for state, tier, n in rows}

@@ -1,4 +1,4 @@
-"""Whatever is sent, the gate refuses it and goes on; it neither fails nor fills its memory."""
+"""The gate refuses hostile requests and continues; it neither fails nor fills its memory."""
 
 import gzip
 import json
@@ -208,7 +208,7 @@ def test_hostile_heads_are_refused(gate, head):
 
 
 def status_of(raw):
-    """Return the status of an answer, 400 if there is none but a closed connection."""
+    """Return the status of an answer, or 400 if the connection was closed without one."""
     try:
         first = raw.recv(100)
     except ConnectionError:
@@ -216,7 +216,7 @@ def status_of(raw):
     return int(first.split(b" ")[1]) if first else 400
 
 
-def test_a_client_that_goes_away_is_no_defect(gate, http):
+def test_a_client_that_disconnects_is_not_a_defect(gate, http):
     token = http.headers["authorization"]
     for _ in range(3):
         with socket.create_connection(("127.0.0.1", gate.port)) as raw:
@@ -241,7 +241,7 @@ def send(gate, head, parts):
 @pytest.mark.parametrize("path", ["/v1/decisions", "/v1/quarantine/claim"])
 @pytest.mark.parametrize("chunked", [True, False])
 @pytest.mark.parametrize("authorised", [True, False])
-def test_a_huge_body_is_refused_without_being_held(gate, http, path, chunked, authorised):
+def test_a_huge_body_is_refused_without_being_stored(gate, http, path, chunked, authorised):
     process = psutil.Process(gate.process.pid)
     before = process.memory_info().rss
     part = b" " * 2**20
@@ -268,7 +268,7 @@ def test_many_slow_clients_keep_nobody_waiting(gate, http):
         for raw in slow:
             raw.sendall(b"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nContent-Le")
         assert http.get("/v1/model").status_code == 200
-        for raw in slow:  # none was given up in the meantime
+        for raw in slow:  # none was disconnected meanwhile
             raw.setblocking(False)
             with pytest.raises(BlockingIOError):
                 raw.recv(1)

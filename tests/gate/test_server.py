@@ -49,7 +49,7 @@ def until(found, seconds=60):
 
 
 def fresh(engine, sql):
-    """Ask in a transaction of its own: statistics do not change within one."""
+    """Query in a new transaction: statistics do not change within one."""
     with engine.connect() as connection:
         return connection.execute(sql).scalar_one()
 
@@ -96,7 +96,7 @@ class TestReady:
 
 
 def asked(gate, status):
-    """The answer of /readyz if it has this status: a verdict holds for a second."""
+    """The answer of /readyz if it has this status; results are reused for a second."""
     answer = httpx2.get(f"{gate.address}/readyz")
     return answer.json() if answer.status_code == status else None
 
@@ -248,7 +248,7 @@ class TestSupervision:
         assert len([ask(i) for i in range(10)]) == 10
 
 
-def test_a_taken_port_is_said_before_a_gate_is_ready(gate, artifact, tmp_path):
+def test_a_port_in_use_is_reported_before_a_gate_is_ready(gate, artifact, tmp_path):
     for shared in (False, True):
         log = tmp_path / f"log {shared}"
         second = ForkedGate(gate.database, artifact, log, port=gate.port, share_port=shared)
@@ -257,7 +257,7 @@ def test_a_taken_port_is_said_before_a_gate_is_ready(gate, artifact, tmp_path):
         assert line.startswith(f"error: port {gate.port} of 127.0.0.1 is in use by another process")
 
 
-def test_an_address_that_is_not_here():
+def test_an_address_of_another_machine_is_refused():
     with pytest.raises(GateSettingsError, match=r"cannot listen on 192\.0\.2\.1, port 8040: Cannot assign"):
         listen("192.0.2.1", 8040, share=False)
     with pytest.raises(GateSettingsError, match=r"cannot listen on nowhere\.invalid"):
@@ -266,7 +266,7 @@ def test_an_address_that_is_not_here():
 
 @pytest.fixture(scope="module")
 def strict(server, artifact, tmp_path_factory):
-    """A gate that gives its clients a second, and takes ten of them."""
+    """A gate with a timeout of a second and at most ten connections."""
     folder = tmp_path_factory.mktemp("strict")
     with tables_on(server) as url, gate_of(url, artifact, folder, timeout=1, max_connections=10) as gate:
         yield gate

@@ -1,4 +1,4 @@
-"""Requests that are answered together: neither waits for ever, nor fails for another's sake."""
+"""Requests that are answered together: none waits for ever, and none fails because of another."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import current_thread
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -37,8 +38,7 @@ from transcendent.tables.layout import Layout
 
 
 class Moody:
-    """A rejector that takes its time, fails on rows that begin with 13, and cannot handle 14 or 0
-    after that."""
+    """A slow rejector that fails on rows that begin with 13, and cannot handle 14 or 0 after that."""
 
     def __init__(self, rejector, seconds=0.0):
         self.rejector, self.seconds, self.calls, self.threads = rejector, seconds, [], []
@@ -132,6 +132,8 @@ def test_a_slow_model_and_a_large_request_never_hold_up_the_event_loop(start, pr
 
 def test_small_requests_that_fail_on_the_event_loop_are_handed_to_threads(start, problem, monkeypatch):
     monkeypatch.setattr(gate_service, "_SHORT", 60)  # also on a busy machine
+    read = Mock(wraps=gate_service.read_objects)
+    monkeypatch.setattr(gate_service, "read_objects", read)
     service = start()
     rows = problem[0][:20].copy()
     rows[7, 0] = 13
@@ -146,6 +148,7 @@ def test_small_requests_that_fail_on_the_event_loop_are_handed_to_threads(start,
     assert [i for i, each in enumerate(found) if isinstance(each, RuntimeError)] == [7]
     here = current_thread().name
     assert [thread for thread in service.model.rejector.threads if thread == here] == [here]
+    assert read.call_count == 21  # none is parsed twice
 
 
 def test_a_request_that_the_model_fails_on_fails_alone(start, problem, engine, rejector):
@@ -177,7 +180,7 @@ def test_requests_are_refused_while_too_many_wait(start, problem):
     assert all(status == 200 for status, _ in (each for each in found if isinstance(each, tuple)))
 
 
-def test_a_commit_that_lasts_is_noted(start, problem, rejector, monkeypatch):
+def test_the_duration_of_a_commit_is_known(start, problem, rejector, monkeypatch):
     service, lasted = start(), []
 
     def keep_slowly(*_):
@@ -191,7 +194,7 @@ def test_a_commit_that_lasts_is_noted(start, problem, rejector, monkeypatch):
     assert service.committing_for == 0
 
 
-def test_what_was_begun_is_finished_before_the_end(start, problem, engine):
+def test_close_answers_waiting_requests(start, problem, engine):
     service = start(0.2)
 
     async def close_meanwhile():
@@ -259,7 +262,7 @@ def test_one_or_two_bad_rows_are_found_among_a_thousand(start, problem, bad):
     assert {each["message"] for each in errors} == {"the detector cannot handle it: 14 is too much"}
 
 
-def test_nobody_waits_for_another_request_that_is_searched(start, problem):
+def test_requests_do_not_wait_for_the_search_in_another(start, problem):
     rows = problem[0][np.arange(1000)].copy()
     rows[::7, 1] = 14
     service = start(0.02, max_objects=1000)
@@ -321,7 +324,7 @@ def test_good_requests_wait_for_no_search(start, problem):
     assert done == [("good", 200)] * 20 + [("bad", 422)] * 3
 
 
-def test_what_is_imputed_may_be_missing_and_the_rest_may_not(problem, tmp_path, monkeypatch):
+def test_imputed_features_may_be_missing_and_others_may_not(problem, tmp_path, monkeypatch):
     X, y = problem
     some = ColumnTransformer([("imputed", SimpleImputer(), [1, 2, 7])], remainder="passthrough")
     for detector, needed in (
@@ -364,7 +367,7 @@ class Picky:
 
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("width", [1, 5, 100, 4000])
-def test_what_is_refused_beforehand_was_seen_to_be_needed_in_a_limited_number_of_calls(width, is_sparse):
+def test_features_that_objects_must_have_are_found_in_a_limited_number_of_calls(width, is_sparse):
     for needed in (
         slice(None),
         slice(0, 1),
@@ -382,7 +385,7 @@ def test_what_is_refused_beforehand_was_seen_to_be_needed_in_a_limited_number_of
             np.testing.assert_array_equal(found, expected)
 
 
-def test_what_is_known_to_be_needed_does_not_depend_on_the_time_it_takes(monkeypatch):
+def test_the_features_found_to_be_needed_do_not_depend_on_time(monkeypatch):
     moment = count(0, 1000)
     monkeypatch.setattr(time, "monotonic", lambda: next(moment))
     found = gate_model._needed(Picky(slice(0, None, 2)), Layout(60), False, False)
@@ -432,7 +435,7 @@ def test_a_wide_detector_that_needs_all_features_is_recognised_in_few_calls():
     assert gate_model._needed(wrong, Layout(1000), False, True).tolist() == [True] * 5 + [False] * 995
 
 
-def test_what_is_not_known_to_be_needed_is_left_to_the_detector(problem, tmp_path, monkeypatch):
+def test_the_detector_decides_about_features_not_found_to_be_needed(problem, tmp_path, monkeypatch):
     X, y = np.tile(problem[0][:500], 12), problem[1][:500]  # 144 columns
     detector = make_pipeline(some_of(144, SimpleImputer()), LinearSVC(C=1e-4, random_state=0))
     rejector = InductiveEvaluator(detector, random_state=0).fit(X, y)
@@ -463,7 +466,7 @@ NEARLY_JSON = {
 
 
 @pytest.mark.parametrize(("value", "field", "message"), NEARLY_JSON.values(), ids=NEARLY_JSON)
-def test_what_is_not_quite_json_costs_its_object_alone(start, problem, rejector, value, field, message):
+def test_deviations_from_json_affect_only_their_object(start, problem, rejector, value, field, message):
     rows = problem[0][:3].tolist()
     rows[1][1] = "@"
     sent = json.dumps({"objects": [{"id": f"o{i}", "values": row} for i, row in enumerate(rows)]})
@@ -504,7 +507,7 @@ def test_no_row_is_left_to_decide(start):
 
 
 @pytest.mark.parametrize("sent", [b"{", b'{"objects": [NaN}', b'{"objects": ["\xff"]}', b"[" * 10**5])
-def test_what_is_not_json_at_all_is_refused(start, sent):
+def test_bodies_that_are_not_json_are_refused(start, sent):
     (refused,) = answers(start(), [sent])
     assert (refused.status, str(refused)[:22]) == (400, "the body is not JSON: ")
 

@@ -1,4 +1,4 @@
-"""Settings of a gate: where they come from, and what is refused."""
+"""Settings of a gate: their sources, and which are refused."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def file(tmp_path, monkeypatch):
     return path
 
 
-def test_arguments_go_before_the_environment_and_that_before_the_file(file, monkeypatch):
+def test_arguments_override_the_environment_which_overrides_the_file(file, monkeypatch):
     file.write_text(f'database = "{DATABASE}"\nport = 1\nlease = 60\naudit = 0.5\nlabels = ["grey zone"]')
     monkeypatch.setenv(f"{PREFIX}PORT", "2")
     monkeypatch.setenv(f"{PREFIX}LEASE", "70")
@@ -61,7 +61,7 @@ def test_lists_in_the_environment_are_separated_by_blanks(monkeypatch):
         ("database = ", "gate.toml: Invalid value"),
     ],
 )
-def test_what_cannot_be_used_is_said(file, content, said):
+def test_bad_settings_are_described(file, content, said):
     file.write_text(content)
     with pytest.raises(GateSettingsError) as error:
         read_settings()
@@ -69,13 +69,13 @@ def test_what_cannot_be_used_is_said(file, content, said):
     assert "hunter2" not in str(error.value)
 
 
-def test_a_variable_that_is_no_setting_is_refused(monkeypatch):
+def test_unknown_variables_are_refused(monkeypatch):
     monkeypatch.setenv(f"{PREFIX}PROT", "1")
     with pytest.raises(GateSettingsError, match=rf"unknown setting {PREFIX}PROT\b.*{PREFIX}PORT"):
         read_settings(database=DATABASE)
 
 
-def test_a_file_that_is_not_there(file):
+def test_a_missing_file_is_refused(file):
     with pytest.raises(GateSettingsError, match=f"{FILE} names a file that does not exist: .*gate.toml"):
         read_settings(database=DATABASE)
 

@@ -1,4 +1,4 @@
-"""Upgrades: a gate goes on with newer tables if those work with it, and requests go on meanwhile."""
+"""Upgrades: a gate works with newer compatible tables, and no request fails during a migration."""
 
 import threading
 import time
@@ -44,7 +44,7 @@ COMPATIBLE, INCOMPATIBLE = f"{int(OWN) + 1:04}", f"{int(OWN) + 2:04}"
 
 @pytest.fixture(scope="module")
 def later(tmp_path_factory):
-    """A folder with two later versions, of which gates of this version work with the first."""
+    """A folder with two later versions; gates of this version work with the first."""
     folder = tmp_path_factory.mktemp("later")
     for version, before, works_from in (
         (COMPATIBLE, OWN, OWN),

@@ -33,7 +33,7 @@ def negated(classifier, rows):
     return -classifier.predict_proba(rows)
 
 
-def said(call):
+def count_sign_warnings(call):
     """How often a call warns about the sign."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -52,16 +52,16 @@ EVALUATORS = {
 class TestEvaluators:
     def test_fit_recalibrate_and_learn_warn_once(self, kind):
         evaluator = EVALUATORS[kind](probability)
-        assert said(lambda: evaluator.fit(X, y)) == 1
-        assert said(lambda: evaluator.recalibrate(X[:150], y[:150])) == 1
+        assert count_sign_warnings(lambda: evaluator.fit(X, y)) == 1
+        assert count_sign_warnings(lambda: evaluator.recalibrate(X[:150], y[:150])) == 1
         evaluator = EVALUATORS[kind](probability)
-        said(lambda: evaluator.fit(X[:200], y[:200]))
-        assert said(lambda: evaluator.learn(X, y, what="both")) == 1
+        count_sign_warnings(lambda: evaluator.fit(X[:200], y[:200]))
+        assert count_sign_warnings(lambda: evaluator.learn(X, y, what="both")) == 1
 
     def test_the_right_sign_is_silent(self, kind):
         evaluator = EVALUATORS[kind](negated)
-        assert said(lambda: evaluator.fit(X, y)) == 0
-        assert said(lambda: evaluator.recalibrate(X[:150], y[:150])) == 0
+        assert count_sign_warnings(lambda: evaluator.fit(X, y)) == 0
+        assert count_sign_warnings(lambda: evaluator.recalibrate(X[:150], y[:150])) == 0
 
     def test_a_member_is_named(self, kind):
         evaluator = EVALUATORS[kind](CombinedMeasure(["auto", probability, NeighbourRatio(3)]))
@@ -91,7 +91,7 @@ def test_a_detector_at_chance_level_is_not_called_reversed(make, n):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         labels = np.arange(n) % 2
-        assert said(lambda: make(seed).fit(rng.normal(size=(n, 4)), labels)) == 0  # noqa: B023
+        assert count_sign_warnings(lambda: make(seed).fit(rng.normal(size=(n, 4)), labels)) == 0  # noqa: B023
 
 
 @pytest.mark.parametrize("classes", [2, 8])
@@ -101,7 +101,7 @@ def test_random_scores_are_hardly_ever_called_reversed(classes):
     for _ in range(60):
         labels = rng.permutation(np.arange(12 * classes) % classes)
         scores = rng.normal(size=(len(labels), classes))
-        reversed_ones += said(lambda: ScoreEvaluator().fit(Answers(labels, scores), labels))  # noqa: B023
+        reversed_ones += count_sign_warnings(lambda: ScoreEvaluator().fit(Answers(labels, scores), labels))  # noqa: B023
     assert reversed_ones <= 1  # one in 740 is expected
 
 
@@ -109,7 +109,12 @@ def test_scores_that_are_the_same_for_every_class_are_not_called_reversed():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [100, 50, 10])
     novelty = rng.normal(size=160) - labels
-    assert said(lambda: ScoreEvaluator().fit(Answers(labels, np.column_stack([novelty] * 3)), labels)) == 0
+    assert (
+        count_sign_warnings(
+            lambda: ScoreEvaluator().fit(Answers(labels, np.column_stack([novelty] * 3)), labels)
+        )
+        == 0
+    )
 
 
 def test_classes_of_different_spread_are_not_called_reversed():
@@ -118,4 +123,4 @@ def test_classes_of_different_spread_are_not_called_reversed():
     labels = np.repeat([0, 1], 150)
     for measure in (NeighbourDistance(3), "auto"):
         evaluator = InductiveEvaluator(DETECTOR, measure=measure, random_state=0)
-        assert said(lambda: evaluator.fit(rows, labels)) == 0  # noqa: B023
+        assert count_sign_warnings(lambda: evaluator.fit(rows, labels)) == 0  # noqa: B023

@@ -85,5 +85,5 @@ def test_empty_is_undefined_and_bad_input_refused():
         risk_coverage([True, False], [1.0])
     with pytest.raises(ValueError, match="true or false"):
         risk_coverage([3, 0], [1.0, 0.5])
-    with pytest.raises(ValueError, match="share between 0 and 1"):
+    with pytest.raises(ValueError, match="rejection_rate must be between 0 and 1"):
         errors_caught([True], [1.0], rejection_rate=15)

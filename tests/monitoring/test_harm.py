@@ -116,17 +116,17 @@ def test_expected_errors_follow_the_calibration_objects():
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"wrong": [0.5]}, "whether it is wrong"),
-        ({"wrong": [[True]]}, "whether it is wrong"),
-        ({"wrong": [True], "doubt": [2.0], "all_doubt": [0.1]}, "chances from 0 to 1"),
-        ({"wrong": [True], "doubt": [0.1, 0.2], "all_doubt": [0.1]}, "chances from 0 to 1"),
-        ({"wrong": [True], "doubt": [0.1], "all_doubt": [np.nan]}, "chances from 0 to 1"),
+        ({"wrong": [0.5]}, "one per audited answer"),
+        ({"wrong": [[True]]}, "one per audited answer"),
+        ({"wrong": [True], "doubt": [2.0], "all_doubt": [0.1]}, "must be probabilities"),
+        ({"wrong": [True], "doubt": [0.1, 0.2], "all_doubt": [0.1]}, "must be probabilities"),
+        ({"wrong": [True], "doubt": [0.1], "all_doubt": [np.nan]}, "must be probabilities"),
         ({"wrong": [True], "doubt": [0.1]}, "both"),
-        ({"wrong": [True, None]}, "whether it is wrong"),
-        ({"wrong": pd.array([True, None])}, "whether it is wrong"),
-        ({"wrong": [True], "doubt": [0.1], "all_doubt": []}, "the audited ones among them"),
-        ({"wrong": [True] * 2, "doubt": [0.1] * 2, "all_doubt": [0.1]}, "the audited ones among them"),
-        ({"wrong": [True], "doubt": [0.3], "all_doubt": [0.1] * 5}, "the audited ones among them"),
+        ({"wrong": [True, None]}, "one per audited answer"),
+        ({"wrong": pd.array([True, None])}, "one per audited answer"),
+        ({"wrong": [True], "doubt": [0.1], "all_doubt": []}, "including the audited ones"),
+        ({"wrong": [True] * 2, "doubt": [0.1] * 2, "all_doubt": [0.1]}, "including the audited ones"),
+        ({"wrong": [True], "doubt": [0.3], "all_doubt": [0.1] * 5}, "including the audited ones"),
     ],
 )
 def test_bad_labels_are_refused(given, match):

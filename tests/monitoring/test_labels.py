@@ -46,7 +46,7 @@ def test_every_accepted_object_has_the_same_chance():
 
 def test_bad_budgets_are_refused():
     for wrong, match in (
-        ({"audit": 1.2}, "share"),
+        ({"audit": 1.2}, "between 0 and 1"),
         ({"labels": 0}, "at least 1"),
         ({"labels": 2.5}, "at least 1"),
     ):

@@ -135,12 +135,12 @@ def test_everything_rejected():
 def test_undefined_f1_says_why():
     kept_none = backtest_of(*cells((800, 0, 0, 1), (60, 1, 1, 0), (40, 1, 0, 0)))
     assert said(kept_none).endswith(
-        "; F1 of the kept answers is undefined, since none of them is or is called class 1, "
-        "against 0.75 of all."
+        "; F1 of the kept answers is undefined, since class 1 neither occurs nor is predicted among "
+        "them, against 0.75 of all."
     )
     assert said_at_15(kept_none).endswith(
-        "100% of the errors caught, F1 of the kept answers is undefined, since none of them is or is "
-        "called class 1."
+        "100% of the errors caught, F1 of the kept answers is undefined, since class 1 neither occurs "
+        "nor is predicted among them."
     )
     never = backtest_of(*cells((80, 0, 0, 1), (10, 0, 2, 0)), classes=(0, 1, 2))
     assert said(never).endswith("; F1 is undefined, since class 1 neither occurs nor is predicted.")

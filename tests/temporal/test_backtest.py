@@ -325,7 +325,7 @@ def test_retraining_against_a_loop_by_hand(choose, every, learns):
 def test_what_cannot_learn_alone_is_refused_before_anything_runs(learns):
     splitter = CrossConformalEvaluator(LinearSVC(), cv=StratifiedKFold(3))
     for rejector in (CPReject(LinearSVC()), TransductiveEvaluator(LinearSVC()), splitter):
-        with pytest.raises(ValueError, match="fits detector and judge together: what='both'"):
+        with pytest.raises(ValueError, match="fits detector and judge together: pass what='both'"):
             backtest(rejector, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, what=learns))
 
 
@@ -417,7 +417,7 @@ def test_bad_questions_are_answered_with_what_there_is(result):
         result.to_frame("spark")
     with pytest.raises(ValueError, match="table must be"):
         result.to_frame(table="byclass")
-    with pytest.raises(ValueError, match="level must be a share"):
+    with pytest.raises(ValueError, match="level must be strictly between"):
         result.intervals("ICE", level=95)
     with pytest.raises(ValueError, match="pos_label 5"):
         backtest(rejectors(), X, Y, TIMES, train=TRAIN, pos_label=5)

@@ -266,13 +266,13 @@ def test_best_is_best_of_thresholds_up_to_one():
 def test_a_result_says_what_is_proven():
     y = np.arange(60) % 3
     labels, credibility = np.where(np.arange(60) % 7, y, 0), np.arange(60) % 11 / 10
-    for search, said in (
+    for search, message in (
         (ExactSearch("accuracy"), "of thresholds from 0 to 1"),
         (RandomSearch("accuracy", trials=10, random_state=0), "not proven best"),
         (QuartileSearch(), "a rule"),
         (ExactSearch("rejection_rate"), "nothing is rejected"),
     ):
-        assert said in repr(search.find(y, labels, credibility))
+        assert message in repr(search.find(y, labels, credibility))
 
 
 def test_notebooks_show_thresholds_and_what_they_promise():

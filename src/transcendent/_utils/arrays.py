@@ -29,13 +29,6 @@ def as_finite(values: Any, name: str, *, ndim: int) -> FloatArray:
     return array
 
 
-def check_shares(**shares: Any) -> None:
-    """Raise unless each value is a number between 0 and 1."""
-    for name, share in shares.items():
-        if not isinstance(share, int | float | np.number) or not 0 < share < 1:
-            raise ValueError(f"{name} must lie strictly between 0 and 1 (5% is 0.05), not {share!r}.")
-
-
 def missing_rows(values: AnyArray) -> IntArray:
     """Return the positions of None, NaN, NaT and NA in a one-dimensional array."""
     if values.dtype.kind in "biuSU":

@@ -17,7 +17,9 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
         return see_through(estimator.estimator)
     if hasattr(estimator, "best_estimator_"):
         return see_through(estimator.best_estimator_)
-    if isinstance(estimator, Pipeline) and not _has_own_predict(estimator):
+    # Pipelines that resample are subclasses with a predict of their own.
+    own_predict = getattr_static(type(estimator), "predict", None) is not getattr_static(Pipeline, "predict")
+    if isinstance(estimator, Pipeline) and not own_predict:
         steps = [step for _, step in estimator.steps[:-1] if step not in (None, "passthrough")]
         inner, classifier = see_through(estimator.steps[-1][1])
         return steps + inner, classifier
@@ -74,8 +76,3 @@ def has_own_seed(estimator: Any) -> bool:
     """Return whether a ``random_state`` is set in an estimator, nested ones included."""
     params = estimator.get_params(deep=True) if isinstance(estimator, BaseEstimator) else {}
     return any(name.split("__")[-1] == "random_state" and params[name] is not None for name in params)
-
-
-def _has_own_predict(pipeline: Pipeline) -> bool:
-    """Return whether a subclass replaces ``predict``, as pipelines that resample do."""
-    return getattr_static(type(pipeline), "predict") is not getattr_static(Pipeline, "predict")

@@ -102,9 +102,8 @@ def decimals(value: float) -> int:
 
 def _latex_row(cells: Sequence[str]) -> str:
     row = " & ".join(map(latex, cells))
-    return (
-        ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"
-    )  # LaTeX would read it as an argument of the row before
+    guard = "{}" if row.startswith(("[", "*")) else ""  # else LaTeX reads an argument of the row before
+    return guard + row + r" \\"
 
 
 def _html_row(cells: Sequence[str], tag: str) -> str:

@@ -24,12 +24,18 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun if n == 1 else plural}"
 
 
+def _shares_letters(word: str, other: str) -> float:
+    """Return how many letters two words share, in any order: typing often swaps two."""
+    return difflib.SequenceMatcher(None, sorted(word), sorted(other)).ratio()
+
+
 def suggestion(word: str, known: Collection[str]) -> str:
     """Return the end of a sentence about an unknown word: the closest known word, or all of them."""
     by_lower_case = {one.lower(): one for one in known}
-    if close := difflib.get_close_matches(word.lower(), by_lower_case, 1):
-        return f"; did you mean {by_lower_case[close[0]]!r}?"
-    return f"; there are {', '.join(sorted(known))}."
+    if close := difflib.get_close_matches(word.lower(), by_lower_case):
+        best = max(close, key=lambda one: _shares_letters(word.lower(), one))
+        return f"; did you mean {by_lower_case[best]!r}?"
+    return f"; choose from {', '.join(sorted(known))}."
 
 
 def shorten(label: Any, length: int = 14) -> str:

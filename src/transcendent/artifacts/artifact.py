@@ -131,12 +131,8 @@ def open_artifact(path: Any, *, public_key: Key | None = None, max_bytes: int = 
 
     Parameters
     ----------
-    path : path
-        A file that `save` wrote.
-    public_key : path, bytes or None
-        Require a signature that matches this public Ed25519 key (PEM); see `load`.
-    max_bytes : int
-        Refuse larger files; by default those over 4 GiB.
+    path, public_key, max_bytes
+        As for `load`.
     """
     with _refusing(path):
         key = required_key(public_key)

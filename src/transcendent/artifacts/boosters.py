@@ -92,8 +92,7 @@ def _check_lightgbm_tree(tree: Fields, n_features: int) -> None:
     left, right, features, kinds = (_integers(tree[name], n_leaves - 1) for name in names)
     thresholds = _numbers(tree["threshold"], n_leaves - 1)
     _numbers(tree["leaf_value"], n_leaves)
-    for children in (left, right):
-        _require(np.all(children >= -n_leaves), "leaves that do not exist")
+    _require(np.all(np.minimum(left, right) >= -n_leaves), "leaves that do not exist")
     if n_leaves > 1:
         _walk(left, right)
     _require(within(features, n_features), "features that do not exist")
@@ -155,11 +154,11 @@ def _check_xgboost_tree(tree: dict[str, Any], n_features: int) -> None:
     nodes, begins, sizes = (np.array(tree[name], dtype=np.int64) for name in names)
     categories = np.array(tree["categories"], dtype=np.int64)
     fits = len(nodes) == len(begins) == len(sizes) and within(nodes, n) and len(set(nodes)) == len(nodes)
-    _require(fits and np.all((begins >= 0) & (sizes >= 0)), "categories that do not exist")
-    _require(np.all(begins + sizes <= len(categories)), "categories that do not exist")
-    _require(within(categories, _MAX_CATEGORIES), "categories that do not exist")
+    # By a difference, since the sum of crafted numbers could overflow.
+    inside = fits and np.all((begins >= 0) & (sizes >= 0) & (begins <= len(categories) - sizes))
     by_category = splits[np.array(tree["split_type"])[splits] != 0]
-    _require(np.isin(by_category, nodes).all(), "categories that do not exist")
+    known = inside and within(categories, _MAX_CATEGORIES) and np.isin(by_category, nodes).all()
+    _require(known, "categories that do not exist")
 
 
 def _walk(left: AnyArray, right: AnyArray) -> IntArray:

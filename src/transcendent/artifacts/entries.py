@@ -50,7 +50,7 @@ class StoredCalibration:
     p_value: Any
     label: Any
     merging: Any
-    apart: Any
+    held_out_seed: Any
 
 
 def to_entries(rejector: Any) -> dict[str, bytes]:
@@ -66,7 +66,9 @@ def to_entries(rejector: Any) -> dict[str, bytes]:
             name = f"calibration-{len(entries)}.npz"
             entries[name] = to_npz({array: getattr(thing, array) for array in _ARRAYS})
             merging = None if thing.merging is None else dict(vars(thing.merging))
-            return StoredCalibration(name, thing.classes, thing.p_value, thing.label, merging, thing.apart)
+            return StoredCalibration(
+                name, thing.classes, thing.p_value, thing.label, merging, thing.held_out_seed
+            )
         if suffix := boosters.suffix_of(thing):
             name = f"booster-{len(entries)}.{suffix}"
             entries[name] = boosters.to_bytes(thing)
@@ -94,9 +96,7 @@ def from_entries(entries: Mapping[str, bytes], calibrations: Calibrations, trust
         return None
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", InconsistentVersionWarning
-        )  # the caller warns once for all estimators
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # the caller warns once for all
         skeleton = extra("skops.io", "artifacts").loads(entries[SKOPS], trusted=trusted)
         things = reachable(skeleton)
         check_contents(things)
@@ -169,7 +169,7 @@ def _restored(stored: StoredCalibration, arrays: dict[str, AnyArray]) -> Calibra
             merging.check_members(shape[2])
         except (TypeError, ValueError) as error:
             raise ArtifactError(f"the scores in its {stored.entry} cannot be merged: {error}") from None
-    if not isinstance(stored.apart, int | None):
+    if not isinstance(stored.held_out_seed, int | None):
         raise ArtifactError(f"its {stored.entry} has an invalid seed for the split of test objects.")
     return Calibration(
         classes=stored.classes,
@@ -177,7 +177,7 @@ def _restored(stored: StoredCalibration, arrays: dict[str, AnyArray]) -> Calibra
         p_value=stored.p_value,
         label=stored.label,
         merging=merging,
-        apart=stored.apart,
+        held_out_seed=stored.held_out_seed,
     )
 
 

@@ -51,7 +51,7 @@ def check_trees(trees: list[Tree], estimators: list[BaseEstimator]) -> None:
             refuse(tree, "is outside of a decision tree")
         # Checked first, because the arrays below are as long as node_count says.
         if not 1 <= tree.node_count <= tree.capacity or min(tree.n_outputs, tree.max_n_classes) < 1:
-            refuse(tree, "has another number of nodes than it claims")
+            refuse(tree, "has a different number of nodes than it claims")
         inner = tree.children_left != -1
         children = (tree.children_left[inner], tree.children_right[inner])
         _check_links(tree, np.flatnonzero(inner), children, tree.node_count)
@@ -164,7 +164,7 @@ def _check_centres(estimator: Any) -> None:
         centres += [np.atleast_2d(node.center) for node in _splits(estimator._bisecting_tree)]
     for own in centres:
         if np.ndim(own) != 2 or not len(own) or own.shape[1] != estimator.n_features_in_:
-            refuse(estimator, "has centres of another width than its rows")
+            refuse(estimator, "has centres of a different width than its rows")
     if not (type(estimator._n_threads) is int and estimator._n_threads >= 1):
         refuse(estimator, f"would run on {estimator._n_threads!r:.40} threads")
 
@@ -233,7 +233,7 @@ def _check_expansion(expansion: Any) -> None:
     n_out, n_full = (expansion._num_combinations(n, lowest, high, *flags) for lowest in (low, 0))
     degrees, counts = ("_min_degree", "_max_degree"), ("n_output_features_", "_n_out_full")
     if [getattr(expansion, name) for name in degrees + counts] != [low, high, n_out, n_full]:
-        refuse(expansion, "has another number of columns than its parameters give")
+        refuse(expansion, "has a different number of columns than its parameters give")
 
 
 def _check_splines(transformer: Any) -> None:

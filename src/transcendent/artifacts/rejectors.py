@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from transcendent._utils.checks import check_choices
 from transcendent.artifacts.contents import reachable
 from transcendent.errors import ArtifactError
 from transcendent.evaluators.base import ConformalEvaluator
@@ -11,7 +12,7 @@ from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
 from transcendent.evaluators.cross import CrossConformalEvaluator, check_quorum
 from transcendent.judging.calibration import Calibration
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.judging.pvalues import check_form
+from transcendent.judging.pvalues import Form
 from transcendent.thresholds.base import SearchResult
 from transcendent.thresholds.guaranteed import NOTHING
 
@@ -49,7 +50,7 @@ def _check_calibration(calibration: Calibration) -> None:
 
 
 def _check_judge(judge: ScoreEvaluator) -> None:
-    check_form(judge.p_value)
+    check_choices(Form, p_value=judge.p_value)
     _check_same_classes(judge.classes_, judge.calibration_.classes)
     if "result_" in vars(judge) and len(judge.thresholds_) != len(judge.classes_):
         raise ArtifactError("it does not have a threshold for each class.")

@@ -126,10 +126,8 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def answer() -> None:
-    """Run the task on the standard input, and write an `TrialOutcome` as the last line of the output."""
-    limits, artifact, trusted, rows = pickle.load(
-        sys.stdin.buffer
-    )  # written by the parent process, not read from the file
+    """Run the task on the standard input, and write a `TrialOutcome` as the last line of the output."""
+    limits, artifact, trusted, rows = pickle.load(sys.stdin.buffer)  # from the parent, not from the file
     _limit(**limits)
     warnings.simplefilter("ignore")
     found = TrialOutcome()

@@ -37,8 +37,8 @@ def find_differences(written: Mapping[str, str], boosters: Iterable[str]) -> lis
 
 def in_words(differences: Iterable[VersionDifference]) -> str:
     """Return a sentence that names both versions of each library."""
-    both = [f"{d.library} {d.written} and is read under {d.here or 'none'}" for d in differences]
-    return f"It was written under {'; under '.join(both)}."
+    here = ((f"{d.library} {d.written}", f"under {d.here}" if d.here else "without it") for d in differences)
+    return f"It was written under {'; under '.join(f'{old} and is read {new}' for old, new in here)}."
 
 
 def _minor(version: str | None) -> list[str]:

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
+from transcendent._utils.checks import check_shares
 from transcendent.baselines.base import CalibratedBaseline
 from transcendent.decisions import Decisions, index_of, p_values_of
 from transcendent.measures.base import Measure
@@ -74,8 +75,7 @@ class CPReject(CalibratedBaseline):
         """Fit the detector and calibrate; with ``times``, the most recent rows calibrate."""
         if self.max_errors is not None and not self.max_errors >= 0:
             raise ValueError(f"max_errors must be a number of errors or None, not {self.max_errors!r}.")
-        if not 0 <= self.rejection_rate <= 1:
-            raise ValueError(f"rejection_rate must be a share between 0 and 1, not {self.rejection_rate!r}.")
+        check_shares(ends="included", rejection_rate=self.rejection_rate)
         self._calibrate(X, y, times, measure=self.measure, p_value="plus_one")
         return self
 

@@ -31,14 +31,9 @@ _N_LEARNERS = 5
 _PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
 
 # The usual constants of these learners; larger L1 weights reduce their accuracy.
-_PA_LIMIT = 1.0
-_OGD_RATE = 1.0
-_AROW_R = 1.0
-_RDA_GAMMA = 1.0
-_RDA_L1 = 1e-4
-_ADA_FOBOS_RATE = 1.0
+_PA_LIMIT = _OGD_RATE = _AROW_R = _RDA_GAMMA = _ADA_FOBOS_RATE = 1.0
+_RDA_L1 = _ADA_FOBOS_L1 = 1e-4
 _ADA_FOBOS_DELTA = 10.0
-_ADA_FOBOS_L1 = 1e-4
 
 
 class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
@@ -50,7 +45,7 @@ class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
     outside ``healthy`` is aging: it has no vote, and learns the row with the label the others give it.
 
     ``decide`` **changes the learners**: pass each row once, in the order of time. ``predict`` returns the
-    labels that ``decide`` would, and changes nothing. ``fit`` starts anew.
+    labels that ``decide`` would, and changes nothing. ``fit`` starts over.
 
     Parameters
     ----------
@@ -88,11 +83,7 @@ class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
     evolves = depends_on_others = has_votes = True
 
     def __init__(
-        self,
-        *,
-        buffer_size: int = 2000,
-        healthy: tuple[float, float] = (0.3, 0.7),
-        random_state: Any = None,
+        self, *, buffer_size: int = 2000, healthy: tuple[float, float] = (0.3, 0.7), random_state: Any = None
     ) -> None:
         self.buffer_size = buffer_size
         self.healthy = healthy
@@ -135,7 +126,7 @@ class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
 
     def decide(self, X: Any) -> Decisions:
         """Label each row, accept or reject it, and update the learners, one row after the other."""
-        given, X = X, self._check_rows(X)
+        index, X = index_of(X), self._check_rows(X)
         codes, scores, young = self._pool.evolve(X, self.healthy)
         positive = scores > 0
         votes = np.stack([(young & ~positive).sum(axis=1), (young & positive).sum(axis=1)], axis=1)
@@ -148,7 +139,7 @@ class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
             confidence=1 - p[each, 1 - codes],
             classes=self.classes_,
             votes=votes[each, codes],
-            index=index_of(given),
+            index=index,
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -81,16 +81,13 @@ class ProbabilityThresholds(CalibratedBaseline):
         measure = own if self.judge is None else SecondOpinion(self.judge, Probability())
         self._calibrate(X, y, times, measure=measure)
         calibration = self.evaluator_.calibration_
+        actual, predicted = calibration.actual, calibration.predicted
         p = self._probabilities(calibration.scores)
         search = resolve_search(self.search, len(self.classes_))
         refuse_guaranteed_search(search, self)
         noise = replace(rounding(np.sort(calibration.scores, axis=None)), size=1.0)
-        credibility, confidence = (
-            merge_ties(value, noise) for value in credibility_and_confidence(p, calibration.predicted)
-        )
-        result = search.find_coded(
-            calibration.actual, calibration.predicted, credibility, confidence, classes=self.classes_
-        )
+        values = [merge_ties(value, noise) for value in credibility_and_confidence(p, predicted)]
+        result = search.find_coded(actual, predicted, *values, classes=self.classes_)
         self.result_ = replace(
             result,  # below all values that tie with the thresholds, so that ties are accepted
             credibility_thresholds=noise.lowered(result.credibility_thresholds).clip(0),

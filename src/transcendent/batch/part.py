@@ -147,14 +147,14 @@ def _decide(
 
 def _no_decisions(rejector: Any) -> Decisions:
     """Return decisions about no objects, with the columns of this rejector's decisions."""
-    classes, none, told = rejector.classes_, np.empty(0), declared(rejector)
+    classes, none, declares = rejector.classes_, np.empty(0), declared(rejector)
     return Decisions(
         classes[:0],
         none.astype(bool),
         none,
         none,
         classes,
-        np.empty((0, len(classes))) if told.has_p_values else None,
-        none.astype(int) if told.has_votes else None,
-        doubts=none.astype(np.int8) if told.tells_doubt else None,
+        np.empty((0, len(classes))) if declares.has_p_values else None,
+        none.astype(int) if declares.has_votes else None,
+        doubts=none.astype(np.int8) if declares.tells_doubt else None,
     )

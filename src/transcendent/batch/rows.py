@@ -1,4 +1,4 @@
-"""Rows for a detector from Arrow columns, checked against those it was fitted on."""
+"""Rows for a detector from Arrow columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +9,7 @@ import scipy.sparse as sp
 
 from transcendent._utils.arrays import AnyArray, BoolArray
 from transcendent._utils.extras import extra
-from transcendent._utils.text import some
 from transcendent.batch.plan import Part, footer_digest
-from transcendent.decisions import declared
 from transcendent.tables.layout import Layout, ascend
 
 _VALUES_AT_ONCE = 1 << 21
@@ -114,7 +112,7 @@ class ArrowRows:
                 column = batch.column(name)
                 if column.null_count:
                     _mark(faults, _MISSING, column.is_null().to_numpy(zero_copy_only=False))
-        sparse = self.whole and _are_lists(batch.column(self.columns[0]).type)
+        sparse = self.whole and are_lists(batch.column(self.columns[0]).type)
         in_order = sparse and self._check_lists(batch, faults)
         if faults.any():
             batch = batch.filter(extra("pyarrow", "dask").array(faults == 0))
@@ -178,73 +176,9 @@ class ArrowRows:
         return in_order
 
 
-def find_rows(rejector: Any, schema: Any, features: Any, values: str | None) -> ArrowRows:
-    """Return a reader of the columns with features, checked against those the rejector was fitted on."""
-    fitted = declared(rejector).fitted
-    names, width = list(() if fitted.feature_names is None else fitted.feature_names), fitted.n_features
-    whole = isinstance(features, str)
-    chosen = (features,) if isinstance(features, str) else tuple(features if features is not None else names)
-    if not chosen:
-        raise ValueError(
-            "the rejector was not fitted on columns with names: name the columns with its features, in the "
-            f"same order (features=[...]), or the one with whole rows. There are {some(schema.names, 8)}."
-        )
-    for name in (*chosen, *([values] if values else [])):
-        check_column(schema, name)
-    if whole:
-        _check_whole(schema.field(chosen[0]), schema.field(values) if values else None, width)
-    elif names and list(chosen) != names:
-        raise ValueError(f"the rejector was fitted on the columns {some(names, 8)}, in this order.")
-    elif width is not None and len(chosen) != width:
-        raise ValueError(
-            f"the rejector was fitted on {width} features; features names {len(chosen)} columns."
-        )
-    elif not names:
-        for name in chosen:
-            _check_numbers(name, schema.field(name).type)
-    return ArrowRows(Layout(width or 0, names or None), chosen, whole, values)
-
-
-def check_column(schema: Any, name: str) -> None:
-    """Raise if the table has no column of this name."""
-    if name not in schema.names:
-        raise ValueError(f"the table has no column {name!r}; there are {some(schema.names, 8)}.")
-
-
 def _check_unchanged(opened: Any, part: Part) -> None:
     if footer_digest(opened) != part.file.footer:
         raise ValueError("the file has changed since the run began.")
-
-
-def _check_numbers(name: str, kind: Any) -> None:
-    types = extra("pyarrow", "dask").types
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        raise ValueError(f"the column {name!r} holds {kind}, not numbers.")
-
-
-def _check_whole(field: Any, values: Any, width: int | None) -> None:
-    types = extra("pyarrow", "dask").types
-    lists = _are_lists(field.type)
-    if values is not None:
-        if not lists or not _are_lists(values.type):
-            wrong = values if lists else field
-            raise ValueError(f"values go with a column of lists; {wrong.name!r} holds {wrong.type}.")
-        _check_numbers(values.name, values.type.value_type)
-    if types.is_fixed_size_list(field.type):
-        _check_numbers(field.name, field.type.value_type)
-        if width is not None and field.type.list_size != width:
-            raise ValueError(
-                f"the rejector was fitted on {width} features; {field.name!r} holds {field.type.list_size}."
-            )
-    elif lists:
-        if not types.is_integer(field.type.value_type):
-            raise ValueError(
-                f"{field.name!r} holds {field.type}: lists must hold the integer positions that are not zero."
-            )
-        if width is None:
-            raise ValueError("sparse rows need a rejector that knows its number of features.")
-    elif not (types.is_string(field.type) or types.is_large_string(field.type)):
-        raise ValueError(f"the column {field.name!r} holds {field.type}: neither lists nor text.")
 
 
 def _is_of(path: str, wanted: set[str]) -> bool:
@@ -262,7 +196,8 @@ def _precision(types: list[Any]) -> type[np.floating[Any]]:
     return np.float32 if all(kind == extra("pyarrow", "dask").float32() for kind in types) else np.float64
 
 
-def _are_lists(kind: Any) -> bool:
+def are_lists(kind: Any) -> bool:
+    """Return whether an Arrow type is a list of any length."""
     types = extra("pyarrow", "dask").types
     return bool(types.is_list(kind) or types.is_large_list(kind))
 

@@ -13,13 +13,13 @@ import joblib
 import numpy as np
 
 from transcendent.artifacts import Artifact, open_artifact
+from transcendent.batch.feature_columns import check_column, find_rows
 from transcendent.batch.folder import MANIFEST, resume, sweep
 from transcendent.batch.lock import sole_writer
 from transcendent.batch.part import TableJob, decide_parts
 from transcendent.batch.places import find_files, list_files, locate
 from transcendent.batch.plan import Digest, plan_parts
 from transcendent.batch.result import TableDecisions
-from transcendent.batch.rows import check_column, find_rows
 from transcendent.batch.writing import write_json
 from transcendent.decisions import declared, is_rejector
 from transcendent.evaluators.cross import set_quorum
@@ -173,16 +173,16 @@ def _load(
         except (PicklingError, AttributeError, TypeError):  # it holds a lambda, which differs in each process
             hashed = uuid4().hex
         digest = f"unsaved:{hashed}"
-    told, kind = declared(loaded), type(loaded).__name__
-    if told.verbose:
+    declares, kind = declared(loaded), type(loaded).__name__
+    if declares.verbose:
         loaded.verbose = False  # progress is shown for the table, not for each part
-    if told.judges_scores:
+    if declares.judges_scores:
         raise ValueError(f"{kind} judges scores, not rows of features: call decide(Answers(labels, scores)).")
-    if told.depends_on_others:
+    if declares.depends_on_others:
         raise ValueError(
             f"decisions of {kind} depend on the other objects, so a table cannot be decided in parts. Pass "
             "the rejector inside it, or one with thresholds."
         )
-    if not is_rejector(loaded) or told.fitted.classes is None:
+    if not is_rejector(loaded) or declares.fitted.classes is None:
         raise TypeError(f"{kind} is not a fitted rejector, such as InductiveEvaluator(detector).fit(X, y).")
     return loaded, digest, notes, written_by

@@ -12,17 +12,16 @@ from transcendent.cli.options import UsageError
 
 if TYPE_CHECKING:
     from transcendent.artifacts import Artifact
+    from transcendent.artifacts.sandbox import Access
 
 
 def decide(
     artifact: options.ArtifactFile,
     objects: Annotated[
-        str,
-        Argument(metavar="OBJECTS", help="A Parquet, CSV, npz or libsvm file, or a folder of Parquet files."),
+        str, Argument(metavar="OBJECTS", help="A Parquet, CSV, npz or libsvm file, or a folder of Parquet.")
     ],
     out: Annotated[
-        str | None,
-        Option("--out", "-o", help="A .parquet or .csv file, - for CSV on standard output, or a folder."),
+        str | None, options.out("A .parquet or .csv file, - for CSV on standard output, or a folder.")
     ] = None,
     identifier: options.Identifier = None,
     workers: Annotated[
@@ -31,9 +30,7 @@ def decide(
             "--workers", "-w", min=1, help="Number of worker processes (default for a folder: all cores)."
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None, Option(help="Use the Dask cluster at this address: tcp://host:8786.")
-    ] = None,
+    scheduler: Annotated[str | None, Option(help="Address of a Dask cluster: tcp://host:8786.")] = None,
     features: Annotated[
         list[str] | None,
         Option(help="For tables in parts: a column with a feature (repeatable), or the one with whole rows."),
@@ -59,33 +56,23 @@ def decide(
     A file is decided in memory. A folder of Parquet files, or a file with --workers or --scheduler, is
     decided in parts and can have any size; the same command resumes an interrupted run.
     """
-    from transcendent.artifacts.sandbox import Access
     from transcendent.decisions import summary_as_dict
 
     in_parts = _is_in_parts(objects, out, workers, scheduler, bool(features or values or digest != "footer"))
+    access = access_of(trust, public_key, strict)
     if out is not None:
         outputs.refuse_overwrite(out, artifact, objects)
-    access = Access(trust or [], public_key, strict)
     given: dict[str, Any] = {"identifier": identifier, "quorum": quorum, "p_values": p_values}
     if in_parts:
         from transcendent.batch import decide_table
 
         tried = access.open_and_try(artifact)
         columns = features[0] if features and len(features) == 1 else features or None
+        given |= {"features": columns, "values": values, "digest": digest, "trusted": access.trusted}
         connected = nullcontext() if scheduler is None else _connected(scheduler)
         with connected as client, outputs.resumable(out), outputs.writing(out):
-            table = decide_table(
-                tried,
-                objects,
-                out,
-                features=columns,
-                values=values,
-                digest=digest,  # type: ignore[arg-type]
-                n_jobs=None if client else workers or -1,
-                client=client,
-                trusted=access.trusted,
-                **given,
-            )
+            n_jobs = None if client else workers or -1
+            table = decide_table(tried, objects, out, n_jobs=n_jobs, client=client, **given)
         showing.show(f"{table!r}\n\nwritten to {out}", table.to_dict(), as_json)
         return
     from transcendent.batch.in_memory import decide_file, written
@@ -100,14 +87,11 @@ def decide(
 
 
 def _is_in_parts(
-    objects: str, out: str | None, workers: int | None, scheduler: str | None, options: bool
+    objects: str, out: str | None, workers: int | None, scheduler: str | None, parts_only: bool
 ) -> bool:
-    """Return whether objects are decided in parts; raise on arguments that contradict each other.
-
-    ``options`` says whether any option is set that needs parts.
-    """
+    """Return whether objects are decided in parts; raise on options that contradict this or each other."""
     if workers is not None and scheduler is not None:
-        raise UsageError("--workers use this machine, --scheduler uses a cluster: choose one.")
+        raise UsageError("--workers uses this machine, --scheduler a cluster: choose one.")
     path = Path(objects)
     parts = bool(workers or scheduler or "://" in objects or path.is_dir())
     if parts and path.is_file():
@@ -116,13 +100,20 @@ def _is_in_parts(
                 raise UsageError(f"{objects} is not Parquet: leave out --workers or --scheduler.")
     if parts and (out is None or out == "-" or out.endswith((".parquet", ".csv"))):
         raise UsageError("a table that is decided in parts needs --out FOLDER.")
-    if not parts and options:
+    if not parts and parts_only:
         raise UsageError("--features, --values and --digest need --workers, --scheduler or a folder.")
     if not parts and not path.is_file():
         raise UsageError(f"there is no file {objects}.")
     if not parts and out not in (None, "-") and Path(str(out)).suffix not in (".parquet", ".csv"):
         raise UsageError(f"--out {out}: must end in .parquet or .csv, or be - for CSV on standard output.")
     return parts
+
+
+def access_of(trust: list[str] | None, public_key: Path | None, strict: bool) -> "Access":
+    """Return the requirements on artifacts that these options set."""
+    from transcendent.artifacts.sandbox import Access
+
+    return Access(trust or (), public_key, strict)
 
 
 def _connected(scheduler: str) -> AbstractContextManager[Any]:
@@ -168,9 +159,7 @@ def verify(
     as_json: options.AsJson = False,
 ) -> None:
     """Check an artifact's digest, signature, types and versions, and run it on sample rows."""
-    from transcendent.artifacts.sandbox import Access
-
-    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
+    opened = access_of(trust, public_key, strict).open_and_try(artifact)
     differences = opened.version_differences()
     showing.show(
         f"{artifact} is complete, holds trusted types only, and decided sample rows.\n"
@@ -196,10 +185,7 @@ def thresholds(
     ] = None,
     max_rejection: options.Share = 0.15,
     constraint: Annotated[list[str] | None, Option(help="Such as 'recall >= 0.9'; repeatable.")] = None,
-    out: Annotated[
-        Path | None,
-        Option("--out", "-o", help="The artifact to write; without it, thresholds are only shown."),
-    ] = None,
+    out: Annotated[Path | None, options.out("The artifact to write (default: only show them).")] = None,
     trust: options.Trust = None,
     public_key: options.PublicKey = None,
     strict: options.Strict = False,
@@ -211,14 +197,14 @@ def thresholds(
     The training data are not needed: the artifact holds its calibration objects.
     """
     from transcendent.artifacts.manifest import facts
-    from transcendent.artifacts.sandbox import Access
     from transcendent.decisions import declared
 
-    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
+    access = access_of(trust, public_key, strict)
+    opened = access.open_and_try(artifact)
     classes = opened.manifest["classes"] or []
     objective = objective or ("f1" if len(classes) == 2 else "accuracy")
     search = _search(objective, max_rejection, constraint or [])
-    rejector = opened.rejector(trust or [])
+    rejector = opened.rejector(access.trusted)
     if not declared(rejector).can_rethreshold:
         raise ValueError(f"{artifact} holds a {type(rejector).__name__}, which has no thresholds to search.")
     retuned = rejector.rethreshold(search)
@@ -259,9 +245,7 @@ def monitor(
     artifact: options.ArtifactFile,
     objects: options.ObjectsFile,
     state: Annotated[Path, Option(help="Stores the monitor between files (JSON).")],
-    time: Annotated[
-        str | None, Option(help="The column with times (default: the order of the file).")
-    ] = None,
+    time: Annotated[str | None, Option(help="Column with times (default: the order of the file).")] = None,
     threshold: Annotated[
         float | None, Option(help="A false alarm is at most 1/threshold likely (default: 100).")
     ] = None,
@@ -277,11 +261,10 @@ def monitor(
     Run it for every file of new objects, in order of arrival, with the same state.
     """
     from transcendent._utils.files import write_whole
-    from transcendent.artifacts.sandbox import Access
     from transcendent.batch.in_memory import monitor_file
 
     outputs.refuse_overwrite(state, artifact, objects, option="--state")
-    access = Access(trust or [], public_key, strict)
+    access = access_of(trust, public_key, strict)
     seen = monitor_file(artifact, objects, access, state, time=time, threshold=threshold)
     if figure is not None:
         with outputs.writing(figure):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec
 
+import typer
+
 from transcendent import errors
 from transcendent._utils.files import is_about_writing
 from transcendent._utils.text import visible
@@ -37,13 +39,13 @@ _ARGUMENTS = {"identifier": "--id", "file": "FILE", "labelled": "LABELLED"}
 
 def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     """Call a command's function; print errors, and return the exit code."""
-    show_warnings_as_lines()
+    warnings.showwarning = _show_warning
     try:
         _prepare_streams()
         function(*args, **given)
         sys.stdout.flush()
     except BrokenPipeError:
-        forget_output()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush, at exit
         return 141
     except KeyboardInterrupt as interrupt:
         say(str(interrupt) or "interrupted; nothing was written.")
@@ -76,10 +78,7 @@ def guarded(function: Callable[T, None]) -> Callable[T, None]:
 
     @wraps(function)
     def command(*args: T.args, **given: T.kwargs) -> None:
-        code = run(function, *args, **given)
-        if code:
-            import typer
-
+        if code := run(function, *args, **given):
             raise typer.Exit(code)
 
     return command
@@ -94,7 +93,7 @@ def _in_words(error: Exception) -> str:
 
 
 def _code(error: Exception) -> int:
-    kinds: dict[type[Exception], int] = {
+    codes: dict[type[Exception], int] = {
         UsageError: 2,
         errors.ArgumentError: 2,
         errors.GateSettingsError: 2,
@@ -108,7 +107,7 @@ def _code(error: Exception) -> int:
         errors.BatchError: 10,
     }
     full = isinstance(error, OSError) and is_about_writing(error)
-    return next((code for kind, code in kinds.items() if isinstance(error, kind)), 7 if full else 4)
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), 7 if full else 4)
 
 
 def say(text: str) -> None:
@@ -116,16 +115,7 @@ def say(text: str) -> None:
     sys.stderr.write(visible(text, keep="\n") + "\n")
 
 
-def show_warnings_as_lines() -> None:
-    """Print each warning as one line, without its source location."""
-
-    def line(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        if not issubclass(category, DeprecationWarning | FutureWarning):
-            say(f"warning: {message}")
-
-    warnings.showwarning = line
-
-
-def forget_output() -> None:
-    """Redirect Python's last flush to the null device, since the output pipe is closed."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Print a warning as one line, without its source location."""
+    if not issubclass(category, DeprecationWarning | FutureWarning):
+        say(f"warning: {message}")

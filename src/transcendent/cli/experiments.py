@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from transcendent.cli import console, options, outputs, showing
-from transcendent.cli.artifacts import save_again
+from transcendent.cli.artifacts import access_of, save_again
 from transcendent.cli.options import UsageError
 
 
@@ -30,9 +30,7 @@ def example(as_json: options.AsJson = False) -> None:
 
 def init(
     file: options.TableFile,
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="The TOML file to write; by default beside the table.")
-    ] = None,
+    out: Annotated[Path | None, options.out("The TOML file to write (default: beside the table).")] = None,
     label: options.Label = None,
     time: options.Time = None,
     identifier: options.Identifier = None,
@@ -62,9 +60,7 @@ def data(
     label: options.Label = None,
     time: options.Time = None,
     identifier: options.Identifier = None,
-    train: Annotated[
-        str | None, Option(help="The end of training: splits the objects, and checks the split.")
-    ] = None,
+    train: Annotated[str | None, Option(help="The end of training; checks this split.")] = None,
     period: Annotated[str, Option(help="year, quarter, month, week, day or none.")] = "month",
     as_json: options.AsJson = False,
 ) -> None:
@@ -85,7 +81,7 @@ def data(
 
 def fit(
     toml: options.Toml,
-    out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
+    out: Annotated[Path, options.out("The artifact to write.")],
     rejector: Annotated[str | None, Option(help="The name of the rejector, if there are several.")] = None,
     train: Annotated[str | None, Option(help="The end of training, instead of train under [split].")] = None,
     signing_key: options.SigningKey = None,
@@ -120,7 +116,7 @@ def learn(
     artifact: options.ArtifactFile,
     toml: options.Toml,
     labelled: options.LabelledFile,
-    out: Annotated[Path, Option("--out", "-o", help="The artifact to write.")],
+    out: Annotated[Path, options.out("The artifact to write.")],
     what: Annotated[str, Option(help="What learns: judge, detector or both.")] = "judge",
     train: Annotated[str | None, Option(help="The end of training, as for fit.")] = None,
     trust: options.Trust = None,
@@ -136,14 +132,15 @@ def learn(
     objects train too. Pass every object labelled since the fit.
     """
     from transcendent.artifacts.artifact import read_artifact
-    from transcendent.artifacts.sandbox import Access
     from transcendent.decisions import declared
     from transcendent.experiments import read
 
     experiment = read(toml)
     outputs.refuse_overwrite(out, toml, labelled, *experiment.files)
-    opened = Access(trust or [], public_key, strict).open_and_try(artifact)
-    learnt, n = experiment.learn(opened.rejector(trust or []), labelled, what=what, train=train)  # type: ignore[arg-type]
+    access = access_of(trust, public_key, strict)
+    opened = access.open_and_try(artifact)
+    rejector = opened.rejector(access.trusted)
+    learnt, n = experiment.learn(rejector, labelled, what=what, train=train)  # type: ignore[arg-type]
     said, left_out = f"{n:,} labelled objects", declared(learnt).fitted.n_left_out
     if left_out:
         said += f", {left_out:,} of them left out since they equal calibration objects"
@@ -155,11 +152,8 @@ def learn(
 
 def backtest(
     toml: options.Toml,
-    out: Annotated[
-        Path | None,
-        Option("--out", "-o", help="The folder for results; by default named after the TOML file."),
-    ] = None,
-    jobs: options.Jobs = None,
+    out: Annotated[Path | None, options.out("Folder for results (default: named after TOML).")] = None,
+    jobs: Annotated[int | None, Option("--jobs", "-j", help="Rejectors that run at once (-1: all).")] = None,
     fresh: Annotated[bool, Option("--fresh", help="Replace the backtest in the folder.")] = False,
     as_json: options.AsJson = False,
     _quiet: options.Quiet = False,
@@ -171,6 +165,8 @@ def backtest(
     """
     from transcendent.experiments import read
 
+    if jobs == 0:
+        raise UsageError("--jobs must not be 0.")
     experiment = read(toml)
     folder = out or toml.with_suffix("")
     finished = (folder / "manifest.json").is_file() and not fresh
@@ -179,21 +175,17 @@ def backtest(
     where = f"kept in {folder}"
     if finished:
         where = f"read from {folder}, where it finished {result.manifest['finished']}; --fresh runs it again"
-    alarms = ""
-    if monitors := result.monitors:
-        said = {name: monitors.get(name, "not monitored") for name in result.answers}
-        alarms = "".join(f"\nalarms of {name}: {seen}" for name, seen in said.items())
-    text = f"{result!r}{alarms}\n\n{where}; next: transcendent report {folder}"
+    seen = result.monitors
+    alarms = [f"\nalarms of {name}: {seen.get(name, 'not monitored')}" for name in result.answers if seen]
+    text = f"{result!r}{''.join(alarms)}\n\n{where}; next: transcendent report {folder}"
     showing.show(text, {"folder": str(folder), "read": finished, **showing.results(result)}, as_json)
 
 
 def report(
     folder: Annotated[
-        Path | None, Argument(metavar="[FOLDER]", help="A finished backtest; by default the latest here.")
+        Path | None, Argument(metavar="FOLDER", help="A finished backtest (default: the latest here).")
     ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "-o", help="The page to write; by default report.html in the folder.")
-    ] = None,
+    out: Annotated[Path | None, options.out("The page to write (default: report.html in FOLDER).")] = None,
     title: Annotated[str | None, Option(help="A title for the page.")] = None,
     as_json: options.AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, outputs, showing
+from transcendent.cli import console, options, outputs, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ app = typer.Typer(
     "environment (TRANSCENDENT_GATE_...) and from the TOML file in TRANSCENDENT_GATE_FILE.",
     no_args_is_help=True,
 )
-token = typer.Typer(help="Tokens, which give access to a gate in a role.", no_args_is_help=True)
-quarantine = typer.Typer(help="Objects in the quarantine.", no_args_is_help=True)
+token = typer.Typer(help="Manage tokens: each gives a user access in a role.", no_args_is_help=True)
+quarantine = typer.Typer(help="Show, export and drop objects in the quarantine.", no_args_is_help=True)
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 
@@ -78,17 +78,13 @@ def serve(
     from transcendent.gate.server import serve as start
     from transcendent.gate.settings import read_settings
 
-    tokens, trusted = "none" if no_tokens else None, trust or None
-    start(
-        read_settings(
-            artifact=artifact, database=database, host=host, port=port, trusted=trusted, tokens=tokens
-        )
-    )
+    given = {"artifact": artifact, "database": database, "host": host, "port": port}
+    start(read_settings(**given, trusted=trust or None, tokens="none" if no_tokens else None))
 
 
 @_command(app)
 def migrate(
-    to: Annotated[str, Option(help="The version: head, base, or a number.")] = "head",
+    to: Annotated[str, Option(help="The version to migrate to: head, base or a number.")] = "head",
     database: Database = None,
     yes: Annotated[bool, Option("--yes", help="Confirm an older version, which drops tables.")] = False,
 ) -> None:
@@ -99,7 +95,7 @@ def migrate(
 
     url = read_settings(database=database).database.get_secret_value()
     if to not in ("head", "base", *versions()):
-        raise UsageError(f"there is no version {to}; there are {', '.join(versions())}.")
+        raise UsageError(f"--to {to}: must be head, base or one of {', '.join(versions())}.")
     if to not in ("head", versions()[-1]) and not yes:
         raise UsageError(f"--to {to} drops tables with their content: add --yes to confirm.")
     engine = connect(url)
@@ -124,7 +120,7 @@ def months(database: Database = None) -> None:
 def check(
     database: Database = None,
     repair: Annotated[
-        bool, Option("--repair", help="Repair months, counts and identities; gates wait meanwhile.")
+        bool, Option("--repair", help="First repair months, counts and identities; gates wait meanwhile.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -189,7 +185,7 @@ def _day(moment: Any) -> str:
 
 @_command(quarantine, "show")
 def show_quarantine(
-    item: Annotated[int | None, Argument(help="The number of an item (default: count all).")] = None,
+    item: Annotated[int | None, Argument(help="The number of the item to show (default: count all).")] = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -211,7 +207,7 @@ def _line(action: dict[str, Any]) -> str:
 
 @_command(quarantine, "export")
 def export_quarantine(
-    out: Annotated[Path, Option("--out", "-o", help="The Parquet file to write.")], database: Database = None
+    out: Annotated[Path, options.out("The Parquet file to write.")], database: Database = None
 ) -> None:
     """Write all labelled objects as Parquet, to learn from."""
     from transcendent.gate.export import export_labelled
@@ -227,16 +223,10 @@ def export_quarantine(
 def drop_quarantine(
     before: Annotated[str, Option(help="The first month to keep, such as 2026-11.")],
     database: Database = None,
-    yes: Annotated[bool, Option("--yes", help="Drop them; without it, they are only listed.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Drop the months; without it, they are only listed.")] = False,
 ) -> None:
     """Drop all objects from before a month, labelled or not. The history of labels stays."""
-    from transcendent.gate.database import (
-        check_over,
-        drop_months,
-        month_of,
-        months_before,
-        sweep_identities,
-    )
+    from transcendent.gate.database import check_over, drop_months, month_of, months_before, sweep_identities
 
     try:
         month = month_of(before)

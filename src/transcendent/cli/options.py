@@ -11,6 +11,11 @@ class UsageError(Exception):
     """The options of a command contradict each other or name something that does not exist."""
 
 
+def out(text: str) -> Any:
+    """Return the option that names the output."""
+    return Option("--out", "-o", help=text)
+
+
 def _file(metavar: str, text: str) -> Any:
     return Argument(metavar=metavar, exists=True, dir_okay=False, readable=False, help=text)
 
@@ -32,12 +37,6 @@ def _share(text: Any) -> float:
     if not 0 <= share <= 1:
         raise typer.BadParameter(f"{text} must be between 0 and 1, or a percentage: 0.05 or 5%.")
     return share
-
-
-def _number_of_jobs(number: int | None) -> int | None:
-    if number == 0:
-        raise typer.BadParameter("must not be 0.")
-    return number
 
 
 AsJson = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
@@ -69,9 +68,5 @@ Time = Annotated[str | None, Option(help="The column with times.")]
 Identifier = Annotated[str | None, Option("--id", help="The column with ids of objects.")]
 Share = Annotated[
     float, Option(parser=_share, metavar="SHARE", help="The largest share of calibration objects to reject.")
-]
-Jobs = Annotated[
-    int | None,
-    Option("--jobs", "-j", callback=_number_of_jobs, help="Rejectors that run at once; -1: one per core."),
 ]
 Database = Annotated[str | None, Option(help="URL of the database; overrides the setting.")]

@@ -44,13 +44,12 @@ def versions(differences: "list[VersionDifference]") -> str:
 
 def facts(artifact: "Artifact") -> dict[str, Any]:
     """Return the facts about an artifact that need no loading."""
-    facts = {key: value for key, value in artifact.manifest.items() if key != "files"}
     return {
         "path": artifact.path,
         "sha256": artifact.digest,
         "signed": artifact.signed,
         "types_to_trust": artifact.types_to_trust(),
-        **facts,
+        **{key: value for key, value in artifact.manifest.items() if key != "files"},
         "files": {name: len(content) for name, content in artifact.entries.items()},
     }
 

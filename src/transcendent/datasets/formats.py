@@ -82,9 +82,8 @@ def load_ember(
     """Load Windows programs from the vectorised files of EMBER.
 
     The features stay on disk, memory-mapped, if the selected objects are consecutive rows of one file in
-    order of time. Otherwise they are copied into memory in one pass over the files, with ``4 * width`` bytes
-    per object: 7.6 GB for the 800,000 labelled programs of EMBER 2018. Reading the
-    metadata of a million programs takes about ten seconds and 1 GB.
+    order of time. Otherwise they are copied into memory, with ``4 * width`` bytes per object: 7.6 GB for the
+    800,000 labelled programs of EMBER 2018. Reading a million rows of metadata takes ten seconds and 1 GB.
 
     Parameters
     ----------

@@ -46,13 +46,8 @@ def load_apigraph(data_home: str | Path | None = None, *, deduplicate: bool = Fa
     Returns
     -------
     Dataset
-        y is 1 for malware, times are months, X is CSR; ``extra["family"]`` is empty for goodware.
-
-    Examples
-    --------
-    >>> from transcendent.datasets import load_apigraph
-    >>> load_apigraph("data")  # doctest: +SKIP
-    apigraph: 320,315 objects (0: 289,511, 1: 30,804), 1,159 columns, 2012-12..2018-12
+        320,315 apps: X is CSR with 1,159 columns, y is 1 for malware (30,804), times are months;
+        ``extra["family"]`` is empty for goodware.
     """
     columns = _read_columns(data_home, "apigraph_meta.parquet", ["month", "y", "family"])
     months = [_BLOCK[-7:] if month == _BLOCK else month for month in columns["month"].tolist()]
@@ -84,14 +79,8 @@ def load_lamda(data_home: str | Path | None = None) -> Dataset:
     Returns
     -------
     Dataset
-        y is the family, times are months, X is CSR, ``extra["hash"]`` identifies apps. ``vt_count`` is not
-        read, since it leaks the label.
-
-    Examples
-    --------
-    >>> from transcendent.datasets import load_lamda
-    >>> load_lamda("data")  # doctest: +SKIP
-    lamda: 51,411 objects (airpush: 4,772, dnotua: 4,961, dowgin: 6,611, 151 more classes), 4,561 columns, ...
+        51,411 apps: X is CSR with 4,561 columns, y is the family, times are months, ``extra["hash"]``
+        identifies apps. ``vt_count`` is not read, since it leaks the label.
     """
     columns = _read_columns(data_home, "lamda_malware_meta.parquet", ["year_month", "family", "hash"])
     return Dataset(
@@ -118,13 +107,7 @@ def load_nvd(data_home: str | Path | None = None) -> Dataset:
     Returns
     -------
     Dataset
-        X is an array of texts, y the severity, times are the days of publication.
-
-    Examples
-    --------
-    >>> from transcendent.datasets import load_nvd
-    >>> load_nvd("data")  # doctest: +SKIP
-    nvd: 111,114 objects (HIGH: 40,852, LOW: 9,143, MEDIUM: 61,119), 1988-10-01..2018-12-31
+        111,114 vulnerabilities: X is an array of texts, y the severity, times are the days of publication.
     """
     columns = _read_columns(data_home, "nvd_cve.parquet", ["published", "desc", "sev2"])
     usable = (columns["published"] < _NVD_END) & np.array([bool(s) for s in columns["sev2"]])
@@ -150,13 +133,7 @@ def load_trec07p(data_home: str | Path | None = None) -> Dataset:
     Returns
     -------
     Dataset
-        y is 1 for spam, times are the seconds of arrival (UTC), X is CSR.
-
-    Examples
-    --------
-    >>> from transcendent.datasets import load_trec07p
-    >>> load_trec07p("data")  # doctest: +SKIP
-    trec07p: 75,419 objects (0: 25,220, 1: 50,199), 131,072 columns, 2007-04-08T17:07:21..2007-07-06T11:04:53
+        75,419 mails: X is CSR with 131,072 columns, y is 1 for spam, times are the seconds of arrival (UTC).
     """
     columns = _read_columns(data_home, "trec07p_meta.parquet", ["received", "spam"])
     return Dataset(
@@ -199,5 +176,4 @@ def _first_of_equal(apps: Dataset) -> IntArray:
     groups, _ = group_equal_rows(apps.X)
     months = (apps.times - apps.times.min()).astype(np.intp)
     keys = np.ravel_multi_index((groups, months, apps.y), (len(apps), int(months.max()) + 1, 2))
-    _, first = np.unique(keys, return_index=True)
-    return np.sort(first)
+    return np.sort(np.unique(keys, return_index=True)[1])

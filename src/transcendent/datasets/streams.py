@@ -10,6 +10,7 @@ from scipy.special import ndtri
 from sklearn.utils import check_random_state
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent.datasets.base import Dataset
 
@@ -171,8 +172,7 @@ def _check(n_objects: int, n_periods: int, n_features: int, positive_share: floa
         raise ValueError(f"n_objects must be at least n_periods ({n_periods}), got {n_objects}.")
     if n_features < _MIN_FEATURES:
         raise ValueError(f"n_features must be at least {_MIN_FEATURES}, got {n_features}.")
-    if not 0 < positive_share < 1:
-        raise ValueError(f"positive_share must be between 0 and 1, got {positive_share}.")
+    check_shares(ends="excluded", positive_share=positive_share)
     for name, amount in drifts.items():
         if not 0 <= amount <= 1:
             raise ValueError(f"{name} must be from 0 (no drift) to 1, got {amount}.")

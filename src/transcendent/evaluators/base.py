@@ -31,26 +31,24 @@ from transcendent._utils.arrays import (
     warn_of_other_order,
 )
 from transcendent._utils.cells import check_names, locate_bad_value
+from transcendent._utils.checks import check_choices
 from transcendent._utils.estimators import check_detector, copy_input_tags
 from transcendent.decisions import Decisions, Fitted, Rejector, index_of, p_values_of
 from transcendent.errors import CopiesWarning
 from transcendent.evaluators.cancellation import settle_precision
 from transcendent.evaluators.known import KnownRows
 from transcendent.evaluators.training import Fold, Training, cast_labels
-from transcendent.judging.calibration import (
-    CalibrationLabel,
-    check_calibration_label,
-    warn_if_coarse,
-    warn_if_reversed,
-)
+from transcendent.judging.calibration import CalibrationLabel, warn_if_coarse, warn_if_reversed
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.judging.pvalues import Form, check_form
+from transcendent.judging.pvalues import Form
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import CodedAnswers, Detector
 from transcendent.measures.names import from_name
 from transcendent.thresholds import Search
 from transcendent.thresholds.base import refuse_guaranteed_search
 from transcendent.thresholds.exact import resolve_search
+
+Columns = Mapping[str, AnyArray]
 
 _MAX_COPIES = 0.1
 _MIN_CHUNK, _MAX_CHUNK = 1 << 10, 1 << 17
@@ -172,19 +170,19 @@ class ConformalEvaluator(DetectorWrapper):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "judges_") and hasattr(self.judges_[0], "result_")
 
-    def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Training, IntArray]:
-        """Check parameters and rows; return the training, and the labels as positions in ``classes_``."""
+    def _start_fit(self, X: Any, y: Any, params: dict[str, Any]) -> Training:
+        """Check parameters and rows, and return what to fit."""
         for name in ("detectors_", "judges_"):
             self.__dict__.pop(name, None)  # so that a failed fit does not mix old and new state
         check_detector(self.estimator)
-        check_form(self.p_value)
-        check_calibration_label(self.calibration_label)
-        X, y, codes = self._check_training(X, y)
+        check_choices(Form, p_value=self.p_value)
+        check_choices(CalibrationLabel, calibration_label=self.calibration_label)
+        X, y = self._check_training(X, y)
         self._check_search(self.search)
         routed = self._routed(params)
         self.fit_metadata_ = sorted(params)
         measure = from_name(self.measure, self.random_state)
-        return Training(self.estimator, measure, X, y, self.classes_, routed), codes
+        return Training(self.estimator, measure, X, y, self.classes_, routed)
 
     def _check_search(self, search: Search | str) -> None:
         found = resolve_search(search, len(self.classes_))
@@ -194,8 +192,7 @@ class ConformalEvaluator(DetectorWrapper):
     def _finish_fit(self, training: Training, folds: list[Fold]) -> Self:
         """Calibrate every detector, and keep digests of the rows."""
         self.calibration_rows_, self.n_rows_ = [rows for _, _, rows in folds], len(training.y)
-        codes = np.searchsorted(self.classes_, training.y)
-        self.known_rows_ = KnownRows.of(training.X, codes, self.classes_)
+        self.known_rows_ = KnownRows.of(training.X, training.codes, self.classes_)
         self.n_repeated_, self.n_left_out_ = self._count_repeated(), 0
         self._calibrate(training, folds, self.search)
         return self
@@ -205,8 +202,7 @@ class ConformalEvaluator(DetectorWrapper):
 
     def _calibrate(self, training: Training, folds: list[Fold], search: Search | str) -> None:
         """Give every detector a judge, calibrated on its answers about its calibration rows."""
-        codes = np.searchsorted(self.classes_, training.y)
-        detectors, judges = [], []
+        codes, detectors, judges = training.codes, [], []
         for detector, answer, rows in folds:
             settled = settle_precision(training.X, rows, codes[rows], detector, answer)
             detectors.append(settled[0])
@@ -219,15 +215,15 @@ class ConformalEvaluator(DetectorWrapper):
 
     def _warn_if_not_independent(self, stacklevel: int) -> None:
         """Warn if a guarantee rests on many rows that equal other rows of ``fit``."""
-        if self.search_.apart is None or not hasattr(self, "known_rows_"):
+        if self.search_.held_out_seed is None or not hasattr(self, "known_rows_"):
             return
         (rows,) = self.calibration_rows_  # guarantees exist only with a single detector
         copies = self.known_rows_.copies()[rows]
         if copies.mean() > _MAX_COPIES:
             warnings.warn(
-                f"{copies.sum():,} of the {len(rows):,} rows that calibrate equal another row of fit. "
-                f"Repeated rows are not independent: what {type(self.search_).__name__} promises may not "
-                "hold for objects that repeat differently. Drop duplicates before fit.",
+                f"{copies.sum():,} of the {len(rows):,} calibration rows equal another row of fit. Repeated "
+                f"rows are not independent: what {type(self.search_).__name__} promises may not hold for "
+                "objects that repeat differently. Drop duplicates before fit.",
                 CopiesWarning,
                 stacklevel=stacklevel,
             )
@@ -241,8 +237,8 @@ class ConformalEvaluator(DetectorWrapper):
         judge = ScoreEvaluator(p_value=self.p_value, calibration_label=self.calibration_label, **merging)
         return judge.calibrate(scores, actual, predicted, self.classes_)
 
-    def _check_training(self, X: Any, y: Any) -> tuple[Any, AnyArray, IntArray]:
-        """Check rows and labels, set ``classes_``, and return rows, labels and positions in ``classes_``."""
+    def _check_training(self, X: Any, y: Any) -> tuple[Any, AnyArray]:
+        """Check rows and labels, set ``classes_``, and return rows and labels."""
         kind = type(self).__name__
         if y is None:
             raise ValueError(f"{kind} requires y to be passed, but the target y is None.")
@@ -255,21 +251,19 @@ class ConformalEvaluator(DetectorWrapper):
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{kind} needs objects of at least two classes, but y has "
                 f"{'one class: ' + abbreviate(self.classes_) if len(self.classes_) else '0 samples'}."
             )
-        return X, y, codes
+        return X, y
 
     def _check_rows(self, X: Any) -> Any:
         """Return new rows in canonical form, sparse if those of ``fit`` were; refuse different columns."""
         check_is_fitted(self)
         if getattr(X, "ndim", 2) == 1 and hasattr(self, "n_features_in_"):
-            raise ValueError(
-                "Expected 2D array, got 1D array instead. Reshape your data: X.reshape(1, -1) is one object."
-            )
+            raise ValueError("Expected a 2D array. Reshape your data: X.reshape(1, -1) is one object.")
         check_names(X)
         X = canonical_rows(X)
         # For one row, scikit-learn's check for column names takes longer than many a detector needs.
@@ -288,18 +282,15 @@ class ConformalEvaluator(DetectorWrapper):
                 "sklearn.set_config(enable_metadata_routing=True), and on the detector "
                 f"set_fit_request({', '.join(f'{name}=True' for name in sorted(params))})."
             )
-        routed: dict[str, Any] = process_routing(self, "fit", **params).estimator.fit
-        return routed
+        return dict(process_routing(self, "fit", **params).estimator.fit)
 
     def _decide(self, X: Any, judge: Callable[[Any], Decisions]) -> Decisions:
         """Decide about all rows in chunks."""
-        columns: Mapping[str, Any] = self._in_chunks(X, lambda rows: judge(rows).columns(), "deciding")
+        columns: Any = self._in_chunks(X, lambda rows: judge(rows).columns(), "deciding")
         return Decisions(**columns, classes=self.classes_, index=index_of(X))
 
     @locate_bad_value
-    def _in_chunks(
-        self, X: Any, work: Callable[[Any], Mapping[str, AnyArray]], label: str
-    ) -> Mapping[str, AnyArray]:
+    def _in_chunks(self, X: Any, work: Callable[[Any], Columns], label: str) -> Columns:
         """Return columns with an entry for each row, computed in chunks to limit memory to tens of MB."""
         (X,) = indexable(self._check_rows(X))
         n, size = count_rows(X), max(_MIN_CHUNK, min(_MAX_CHUNK, (1 << 22) // len(self.classes_)))

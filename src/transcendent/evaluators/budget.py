@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, check_shares
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
+from transcendent._utils.checks import check_shares
 from transcendent._utils.estimators import copy_input_tags
 from transcendent.decisions import Decisions, Fitted, Learner, Rejector, check_budget, declared
 from transcendent.evaluators.base import copy_fitted_attributes
@@ -78,8 +79,7 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
         check_is_fitted(self)
-        labels: AnyArray = self.rejector_.predict(X)
-        return labels
+        return np.asarray(self.rejector_.predict(X))
 
     @abstractmethod
     def _check_budget(self) -> None:
@@ -87,9 +87,9 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
 
 
 class RejectionBudget(_Budget):
-    """Holds a rejector to a budget: of every period, the least credible objects are rejected.
+    """Holds a rejector to a budget: it rejects the least credible objects of every period.
 
-    Thresholds found in calibration reject more and more as the world changes. A budget needs no labels. Each
+    Thresholds found in calibration reject more and more as objects drift. A budget needs no labels. Each
     call of ``decide`` is one period, whose objects compete with each other: the decision about an object
     depends on the others. A period must be large enough to reject and to keep at least one object;
     `StreamingBudget` decides objects one by one.
@@ -208,7 +208,7 @@ class StreamingBudget(_Budget):
         return replace(decisions, accepted=~rejected)
 
     def _check_budget(self) -> None:
-        check_shares(rate=self.rate)
+        check_shares(ends="excluded", rate=self.rate)
         least = ceil(round(1 / min(self.rate, 1 - self.rate), 9))
         if not isinstance(self.window, int | np.integer) or self.window < least:
             raise ValueError(

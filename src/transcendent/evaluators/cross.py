@@ -9,12 +9,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray
 from transcendent._utils.cells import locate_bad_value
 from transcendent.decisions import DOUBTS, Decisions, p_values_of
 from transcendent.evaluators.learning import LearningEvaluator
 from transcendent.evaluators.splits import check_every_fold_can_calibrate, folds
-from transcendent.evaluators.training import Fold, Training
+from transcendent.evaluators.training import Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.measures.base import Measure
@@ -35,8 +35,7 @@ class CrossConformalEvaluator(LearningEvaluator):
     cv : int or splitter
         Number of stratified folds, or a scikit-learn splitter.
     quorum : int or None
-        Number of folds that must both predict a label and accept it, unless ``decide`` is given another
-        number; by default more than half.
+        Number of folds that must both predict a label and accept it; by default more than half.
     n_jobs : int or None
         Number of processes that fit folds, and of threads that decide chunks of rows.
     measure, search, p_value, calibration_label, random_state, verbose
@@ -94,12 +93,13 @@ class CrossConformalEvaluator(LearningEvaluator):
     @locate_bad_value
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit and calibrate one detector per fold; ``params`` are routed to the detector's ``fit``."""
-        training, codes = self._start_fit(X, y, params)
+        training = self._start_fit(X, y, params)
+        codes = training.codes
         splits = list(folds(self.cv, codes, self.classes_, check_random_state(self.random_state))[0])
         check_every_fold_can_calibrate(splits, codes, self.classes_)
         check_quorum(self.quorum, len(splits))
         fitted = parallel.run(
-            _fit_fold,
+            Training.fit_fold,
             splits,
             shared=(training,),
             total=len(splits),
@@ -141,11 +141,6 @@ def set_quorum(rejector: Any, quorum: int) -> None:
     if not isinstance(rejector, CrossConformalEvaluator):
         raise ValueError(f"{type(rejector).__name__} has no quorum: only a CrossConformalEvaluator has.")
     rejector.quorum = quorum
-
-
-def _fit_fold(training: Training, train: IntArray, test: IntArray) -> Fold:
-    detector = training.fit(train)
-    return detector, detector.answer(take_rows(training.X, test)), test
 
 
 def vote(each: list[Decisions], quorum: int) -> Decisions:

@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import check_shares, take_rows
 from transcendent._utils.cells import locate_bad_value
+from transcendent._utils.checks import check_shares
 from transcendent.evaluators.one_detector import OneDetectorEvaluator
 from transcendent.evaluators.splits import chronological_split, stratified_split
 from transcendent.judging.calibration import CalibrationLabel
@@ -37,13 +37,11 @@ class InductiveEvaluator(OneDetectorEvaluator):
         ``ExactSearch("f1")``: the best F1 of the kept objects with at most 15% rejected. ``"auto"`` is
         ``"f1"`` with two classes and ``"accuracy"`` with more.
     calibration_size : float
-        Share of the rows that calibrate: a stratified random draw, or the most recent ones if ``fit`` is
-        given ``times``.
+        Share of the rows that calibrate: a stratified random draw or, with ``times``, the most recent ones.
     p_value : {"paper", "plus_one"}
         The form of p-values; see `transcendent.judging.p_values`.
     calibration_label : {"predicted", "true"}
-        ``"true"`` leaks the answer into calibration, as the paper's released code does; use it only to
-        reproduce published results.
+        ``"true"`` leaks the answer into calibration, as the paper's released code does: for comparison only.
     random_state : int, RandomState or None
         Seed for the split or folds, and for a measure given by its name; the detector has its own.
     n_jobs : int or None
@@ -112,11 +110,11 @@ class InductiveEvaluator(OneDetectorEvaluator):
     def fit(self, X: Any, y: Any, *, times: Any = None, **params: Any) -> Self:
         """Fit the detector, calibrate and search thresholds.
 
-        With ``times``, one for each row, the most recent rows calibrate. Metadata in ``params`` are routed to
-        the detector's ``fit``.
+        With ``times``, one per row, the most recent rows calibrate. ``params`` are metadata for the detector.
         """
-        training, codes = self._start_fit(X, y, params)
-        check_shares(calibration_size=self.calibration_size)
+        training = self._start_fit(X, y, params)
+        codes = training.codes
+        check_shares(ends="excluded", calibration_size=self.calibration_size)
         frozen = isinstance(self.estimator, FrozenEstimator)
         if frozen and not needs_rows(resolve_measure(self.measure, self.estimator)):
             if times is not None:
@@ -130,11 +128,9 @@ class InductiveEvaluator(OneDetectorEvaluator):
         else:
             generator = check_random_state(self.random_state)
             train, calibration = stratified_split(codes, self.classes_, self.calibration_size, generator)
-        everything = len(calibration) == len(codes)
         with self._fitting():
-            detector = training.fit(train)
-            answer = detector.answer(training.X if everything else take_rows(training.X, calibration))
-        return self._finish_fit(training, [(detector, answer, calibration)])
+            fold = training.fit_fold(train, calibration)
+        return self._finish_fit(training, [fold])
 
     @property
     def _new_class_stride(self) -> int:

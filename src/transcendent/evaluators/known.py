@@ -107,7 +107,7 @@ class KnownRows:
         raise ValueError(
             f"{len(missing):,} of the {len(places):,} rows given to fit {how}; the first is row {missing[0]} "
             "of fit. Pass every row of fit unchanged, each as often as in fit, in any order, and every row "
-            "labelled since; if they or their labels have changed, fit anew."
+            "labelled since; if they or their labels have changed, fit again."
         )
 
 

@@ -3,14 +3,15 @@
 import warnings
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import AnyArray, IntArray, abbreviate, take_rows, warn_of_other_order
+from transcendent._utils.arrays import AnyArray, abbreviate, warn_of_other_order
 from transcendent._utils.cells import locate_bad_value
+from transcendent._utils.checks import check_choices
 from transcendent.decisions import Learner
 from transcendent.errors import CopiesWarning
 from transcendent.evaluators.base import ConformalEvaluator
@@ -18,7 +19,7 @@ from transcendent.evaluators.known import Roles
 from transcendent.evaluators.training import Fold, Training, cast_labels
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
-from transcendent.measures.detector import Detector, needs_rows
+from transcendent.measures.detector import needs_rows
 
 
 class LearningEvaluator(ConformalEvaluator, ABC):
@@ -26,8 +27,8 @@ class LearningEvaluator(ConformalEvaluator, ABC):
 
     cv: Any = None
     can_learn = True
-    learns_apart = True
-    """Whether ``learn`` can keep the detector, or the models of the measure, unchanged."""
+    learns_separately = True
+    """Whether the detector and the models of the measure can learn without each other."""
 
     @locate_bad_value
     def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
@@ -37,8 +38,8 @@ class LearningEvaluator(ConformalEvaluator, ABC):
         thresholds found on them would promise nothing. Thresholds are searched again with ``search_`` or, if
         there are new classes, with the search of the constructor. A call that fails changes nothing.
 
-        Rows are recognised by their content: the same rows in any order give the same evaluator. (Only equal
-        rows with different metadata are told apart by order.)
+        Rows are recognised by their content: the same rows in any order give the same evaluator. (Equal rows
+        with different metadata are distinguished by their order.)
 
         Parameters
         ----------
@@ -50,18 +51,18 @@ class LearningEvaluator(ConformalEvaluator, ABC):
             calibrate, and continue to do so in later calls.
         what : {"judge", "detector", "both"}
             What is refitted on old and new rows. ``"judge"``: the models of the measure, such as second
-            opinions. ``"detector"``: the detector, and those models only if they see rows transformed by a
-            pipeline.
+            opinions. ``"detector"``: the detector, and those models only if a pipeline transforms rows.
         **params : dict
             Passed to the detector's ``fit`` through metadata routing, as for ``fit``.
         """
         learning, training, roles = self._start_learning(X, y, what, params)
+        n = len(self.detectors_)
         folds = parallel.run(
-            _learn_fold,
-            zip(self.detectors_, roles.train, roles.calibration, strict=True),
-            shared=(training, what),
-            total=len(self.detectors_),
-            n_jobs=self.n_jobs if len(self.detectors_) > 1 else 1,
+            Training.fit_fold,
+            zip(roles.train, roles.calibration, self.detectors_, [what] * n, strict=True),
+            shared=(training,),
+            total=n,
+            n_jobs=self.n_jobs if n > 1 else 1,
             label="learning",
             verbose=self.verbose,
         )
@@ -76,7 +77,7 @@ class LearningEvaluator(ConformalEvaluator, ABC):
         if what != "judge" and sorted(params) != metadata:
             raise ValueError(f"fit was given metadata {metadata}: pass the same to learn, for all rows.")
         learning = copy(self)
-        training, _ = learning._start_fit(X, cast_labels(y, self.classes_), params)
+        training = learning._start_fit(X, cast_labels(y, self.classes_), params)
         learning.fit_metadata_ = metadata  # of the detector, which may stay as it is
         self._check_can_learn(what)
         self._check_classes(training.classes, what)
@@ -107,12 +108,12 @@ class LearningEvaluator(ConformalEvaluator, ABC):
         return self
 
     def what_learns(self, wanted: Learner) -> Learner | Literal["anew", "nothing"]:
-        """Return what learns from new labels if ``wanted`` should.
+        """Return what learns from new labels when ``wanted`` is requested.
 
-        With a frozen detector only the judge learns, if it has models. With the folds of a splitter all is
-        refitted. Raises ``ValueError`` if ``wanted`` cannot learn alone.
+        With a frozen detector only the judge learns, if it has models. With the folds of a splitter
+        everything is refitted. Raises ``ValueError`` if ``wanted`` cannot learn alone.
         """
-        if not self._has_numbered_folds or (wanted != "both" and not self.learns_apart):
+        if not self._has_numbered_folds or (wanted != "both" and not self.learns_separately):
             return super().what_learns(wanted)
         if wanted == "judge":
             _check_has_models(resolve_measure(self.measure, self.estimator))
@@ -127,10 +128,9 @@ class LearningEvaluator(ConformalEvaluator, ABC):
 
     def _check_can_learn(self, what: Learner) -> None:
         name, measure = type(self).__name__, self.detectors_[0].measure
-        if what not in get_args(Learner):
-            raise ValueError(f"what must be one of {get_args(Learner)}, not {what!r}.")
+        check_choices(Learner, what=what)
         if not hasattr(self, "known_rows_"):
-            raise ValueError(f"this {name} was recalibrated with other rows: fit it anew.")
+            raise ValueError(f"this {name} was recalibrated with other rows: fit it again.")
         if not self._has_numbered_folds:
             raise ValueError(f"{name} can learn with a number of folds, not with cv={self.cv!r}.")
         if what != "judge" and isinstance(self.estimator, FrozenEstimator):
@@ -142,19 +142,17 @@ class LearningEvaluator(ConformalEvaluator, ABC):
     def _check_classes(self, classes: AnyArray, what: Learner) -> None:
         """Refuse rows that lack a known class, and new classes that cannot be learnt."""
         if len(lost := np.setdiff1d(self.classes_, classes)):
-            raise ValueError(
-                f"y lacks {abbreviate(lost)}, learnt before: pass all labelled rows so far, or fit anew."
-            )
+            raise ValueError(f"y lacks {abbreviate(lost)}, known before: pass all rows so far, or fit again.")
         new = np.setdiff1d(classes, self.classes_)
         if what == "judge" and len(new):
             raise ValueError(
                 f"y has {abbreviate(new)}, which the detector does not know. Leave these rows out, or let it "
                 "learn them: what='both'."
             )
-        if len(new) and self.search_.apart is not None:
+        if len(new) and self.search_.held_out_seed is not None:
             raise ValueError(
                 f"y has {abbreviate(new)}, which the detector does not know. Its calibration rows would not "
-                "be a random draw, so nothing can be guaranteed: leave these rows out, or fit anew."
+                "be a random draw, so nothing can be guaranteed: leave these rows out, or fit again."
             )
 
     def _check_added_rows(self, training: Training, roles: Roles) -> None:
@@ -173,20 +171,11 @@ class LearningEvaluator(ConformalEvaluator, ABC):
             each = " each detector" if len(calibrates) > 1 else ""
             raise ValueError(
                 f"y has no rows of {abbreviate(none)} to calibrate{each}: rows that trained in an earlier "
-                f"call cannot. Add at least {self._new_class_stride} new rows of each class, or fit anew."
+                f"call cannot. Add at least {self._new_class_stride} new rows of each class, or fit again."
             )
-
-
-def _learn_fold(
-    training: Training, what: Learner, earlier: Detector, train: IntArray, calibration: IntArray
-) -> Fold:
-    detector = training.refit(train, earlier, what)
-    return detector, detector.answer(take_rows(training.X, calibration)), calibration
 
 
 def _check_has_models(measure: Measure) -> None:
     """Refuse a measure without models, which cannot learn."""
     if not needs_rows(measure):
-        raise ValueError(
-            f"{measure!r} has no models of its own that could learn; use measure='drift' or a SecondOpinion."
-        )
+        raise ValueError(f"{measure!r} has no models that learn; use measure='drift' or a SecondOpinion.")

@@ -1,14 +1,14 @@
 """The base class of evaluators with one detector and one judge."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import AnyArray, FloatArray
+from transcendent._utils.arrays import FloatArray
 from transcendent.decisions import Answers, index_of
+from transcendent.evaluators.base import Columns
 from transcendent.evaluators.learning import LearningEvaluator
 from transcendent.judging.calibration import Calibration
 from transcendent.measures.base import Measure
@@ -25,7 +25,7 @@ class OneDetectorEvaluator(LearningEvaluator):
         """
         return Answers(**self._in_chunks(X, self._answer, "answering"), index=index_of(X))
 
-    def _answer(self, X: Any) -> Mapping[str, AnyArray]:
+    def _answer(self, X: Any) -> Columns:
         codes, scores = self.detectors_[0].answer(X)
         return {"labels": self.classes_[codes], "scores": scores}
 

@@ -69,7 +69,7 @@ def _checked_fold(k: int, split: tuple[Any, Any], n: int) -> Split:
         if rows.ndim != 1 or rows.dtype.kind not in "iu":
             raise CalibrationError(
                 f"{where} must be positions of rows, not {rows.dtype} of shape {rows.shape}; instead of a "
-                "mask, give numpy.flatnonzero(mask)."
+                "mask, pass numpy.flatnonzero(mask)."
             )
         if len(rows) == 0:
             raise CalibrationError(f"{where} has no rows.")
@@ -107,5 +107,5 @@ def check_class_sizes(codes: IntArray, classes: AnyArray, min_rows: int, purpose
         worst = int(np.argmin(counts))
         raise CalibrationError(
             f"class {classes.tolist()[worst]!r} has {counts[worst]} row(s), but {min_rows} are needed "
-            f"{purpose}. Give more rows of it, or drop it; fewer folds need fewer rows."
+            f"{purpose}. Pass more rows of it, or drop it; fewer folds need fewer rows."
         )

@@ -26,17 +26,34 @@ class Training:
     classes: AnyArray
     params: dict[str, Any]
 
+    @property
+    def codes(self) -> IntArray:
+        """The labels as positions in ``classes``."""
+        return np.searchsorted(self.classes, self.y)
+
     def take(self, rows: IntArray) -> Self:
-        """Return some of the rows, in the order given."""
-        params = _of_rows(self.params, rows, len(self.y))
+        """Return some of the rows, in the order given, with their metadata."""
+        params = {
+            name: take_rows(value, rows) if hasattr(value, "__len__") and len(value) == len(self.y) else value
+            for name, value in self.params.items()
+        }
         return replace(self, X=take_rows(self.X, rows), y=self.y[rows], params=params)
 
     def fit(self, rows: IntArray) -> Detector:
         """Fit a detector on the rows."""
-        X, params = take_rows(self.X, rows), _of_rows(self.params, rows, len(self.y))
-        return Detector.fit(self.estimator, self.measure, X, self.y[rows], self.classes, **params)
+        own = self.take(rows)
+        return Detector.fit(self.estimator, self.measure, own.X, own.y, self.classes, **own.params)
 
-    def refit(self, rows: IntArray, earlier: Detector, what: Learner) -> Detector:
+    def fit_fold(
+        self, train: IntArray, calibration: IntArray, earlier: Detector | None = None, what: Learner = "both"
+    ) -> Fold:
+        """Fit a detector, or refit what learns, on some rows; return it with its answers about others."""
+        detector = self.fit(train) if earlier is None else self._refit(train, earlier, what)
+        everything = np.array_equal(calibration, np.arange(len(self.y)))
+        X = self.X if everything else take_rows(self.X, calibration)
+        return detector, detector.answer(X), calibration
+
+    def _refit(self, rows: IntArray, earlier: Detector, what: Learner) -> Detector:
         """Fit what learns on the rows, and keep the rest of an earlier detector."""
         if what == "judge":
             keeping = replace(self, estimator=FrozenEstimator(earlier.estimator))
@@ -58,15 +75,5 @@ def cast_labels(y: Any, classes: AnyArray) -> AnyArray:
     for label in np.asarray(y, dtype=object).ravel().tolist():
         is_text = isinstance(label, str)
         if is_text != are_texts or (not is_text and np.asarray(label).astype(classes.dtype) != label):
-            raise ValueError(
-                f"y has the label {label!r}, of another type than those of fit, {abbreviate(classes)}."
-            )
+            raise ValueError(f"y has the label {label!r}, of another type than {abbreviate(classes)} in fit.")
     return np.array(labels.tolist()) if are_texts else labels.astype(classes.dtype)
-
-
-def _of_rows(params: dict[str, Any], rows: IntArray, n: int) -> dict[str, Any]:
-    """Select rows of metadata that has one entry per row, and keep other metadata."""
-    return {
-        name: take_rows(value, rows) if hasattr(value, "__len__") and len(value) == n else value
-        for name, value in params.items()
-    }

@@ -71,7 +71,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     leave_one_out_: str
     leave_one_out_reason_: str
 
-    learns_apart = False
+    learns_separately = False
 
     def __init__(
         self,
@@ -99,9 +99,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     @locate_bad_value
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on all rows and score each row left out; ``params`` are routed to the detector's ``fit``."""
-        training, codes = self._start_fit(X, y, params)
-        everything = np.arange(len(codes))
-        return self._finish_fit(training, [self._leave_out(training, codes, everything)])
+        training = self._start_fit(X, y, params)
+        return self._finish_fit(training, [self._leave_out(training, np.arange(len(training.y)))])
 
     @locate_bad_value
     def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
@@ -111,11 +110,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         """
         if what != "both":
             raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: pass what='both'.")
-        learning, given, roles = self._start_learning(X, y, what, params)
-        training = given.take(np.concatenate([*roles.calibration, *roles.train]))
-        calibration = np.arange(len(roles.calibration[0]))
-        codes = np.searchsorted(learning.classes_, training.y)
-        return self._finish_learning(learning, training, [learning._leave_out(training, codes, calibration)])
+        learning, labelled, roles = self._start_learning(X, y, what, params)
+        training = labelled.take(np.concatenate([*roles.calibration, *roles.train]))
+        fold = learning._leave_out(training, np.arange(len(roles.calibration[0])))
+        return self._finish_learning(learning, training, [fold])
 
     @property
     def _new_class_stride(self) -> int:
@@ -124,11 +122,11 @@ class TransductiveEvaluator(OneDetectorEvaluator):
     def _count_repeated(self) -> int:
         return int(self.known_rows_.copies().sum())
 
-    def _leave_out(self, training: Training, codes: IntArray, calibration: IntArray) -> Fold:
+    def _leave_out(self, training: Training, calibration: IntArray) -> Fold:
         """Fit on all rows, and score each calibration row left out; the other rows always train."""
         for name in ("leave_one_out_", "leave_one_out_reason_"):
             self.__dict__.pop(name, None)
-        purpose = "so that a model without one of them still knows the class"
+        codes, purpose = training.codes, "so that a model without one of them still knows the class"
         check_class_sizes(codes, self.classes_, 2, purpose)
         own, total = folds(self.cv, codes[calibration], self.classes_, check_random_state(self.random_state))
         others = np.setdiff1d(np.arange(len(codes)), calibration)
@@ -137,29 +135,27 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         with self._fitting():
             detector = training.fit(np.arange(len(codes)))
         seconds = time.perf_counter() - started
-        answer = self._shortcut(training, detector) if isinstance(self.cv, str) else None
+        answer = self._shortcut(training, detector, calibration) if isinstance(self.cv, str) else None
         if answer is None:
             if isinstance(self.cv, str) and self.verbose:
                 self._forecast(seconds, total)
             answer = self._refit(training, splits, total, calibration)
-        else:
-            answer = answer[0][calibration], answer[1][calibration]
         return detector, answer, calibration
 
-    def _shortcut(self, training: Training, detector: Detector) -> CodedAnswers | None:
-        """Return left-out labels and scores without refits, or None, with the reason as an attribute."""
+    def _shortcut(self, training: Training, detector: Detector, rows: IntArray) -> CodedAnswers | None:
+        """Return left-out labels and scores of rows without refits, or None, with the reason as attribute."""
         try:
             shortcut = find_shortcut(detector.estimator, training.params)
-            answer = detector.answer_left_out(shortcut, training.X, training.y)
+            labels, scores = detector.answer_left_out(shortcut, training.X, training.y)
         except NoShortcutError as reason:
             self.leave_one_out_, self.leave_one_out_reason_ = "refit", str(reason)
             return None
         self.leave_one_out_reason_ = ""
         self.leave_one_out_ = shortcut.kind if detector.measure.left_out_is_exact else "approximate"
-        return answer
+        return labels[rows], scores[rows]
 
     def _forecast(self, seconds: float, total: int) -> None:
-        """Say how long the refits will take, if that is long."""
+        """Print how long the refits will take, if that is more than ten seconds."""
         forecast = seconds * total / effective_n_jobs(self.n_jobs)
         if forecast > 10:
             sys.stderr.write(
@@ -167,10 +163,8 @@ class TransductiveEvaluator(OneDetectorEvaluator):
                 f"{_duration(forecast)}; cv=10 would take {_duration(forecast * 10 / total)}.\n"
             )
 
-    def _refit(
-        self, training: Training, splits: Iterable[Split], total: int, left_out: IntArray
-    ) -> CodedAnswers:
-        """Return labels and scores of the rows left out, in their order, from one fit per split."""
+    def _refit(self, training: Training, splits: Iterable[Split], total: int, rows: IntArray) -> CodedAnswers:
+        """Return labels and scores of the rows, each left out of one fit."""
         # Many small refits are sent in batches: a task for each would cost more than the fit.
         size, remaining = 25 if total > 100 else 1, iter(splits)
         batches = iter(lambda: list(islice(remaining, size)), [])
@@ -183,10 +177,10 @@ class TransductiveEvaluator(OneDetectorEvaluator):
             label="scoring left-out rows",
             verbose=self.verbose,
         )
-        rows, predicted, scores = (np.concatenate(columns) for columns in zip(*answers, strict=True))
-        if not np.array_equal(np.sort(rows), left_out):
+        tested, predicted, scores = (np.concatenate(columns) for columns in zip(*answers, strict=True))
+        if not np.array_equal(np.sort(tested), rows):
             raise CalibrationError("the test sets of cv must cover every row exactly once.")
-        order = np.argsort(rows)
+        order = np.argsort(tested)
         return predicted[order], scores[order]
 
 

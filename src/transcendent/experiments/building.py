@@ -10,7 +10,6 @@ from typing import Any
 import transcendent
 from transcendent import baselines
 from transcendent._utils.text import suggestion
-from transcendent.decisions import check_budget
 from transcendent.experiments.toml import TomlTable
 from transcendent.measures.names import find_measure
 from transcendent.metrics.ratios import resolve_metric
@@ -103,13 +102,22 @@ def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
         given["judge"] = _build_class(table.table("judge"))
     if kind != "DroidEvolver":
         given["estimator"] = build_detector(table if "detector" in table.values else toml)
-    budget = table.get("budget", (int, float))  # a share of each batch, or a whole number of its objects
-    rate, count = (None, budget) if isinstance(budget, int) else (budget, None)
-    if budget is not None:
-        with table.at("budget"):
-            check_budget(rate, count)
+    budget = _read_budget(table)
     rejector = _call(make, given, table, _OF_REJECTORS)
-    return rejector if budget is None else transcendent.RejectionBudget(rejector, rate=rate, count=count)
+    return rejector if budget is None else transcendent.RejectionBudget(rejector, **budget)
+
+
+def _read_budget(table: TomlTable) -> dict[str, Any] | None:
+    """Return the budget: a share of each batch, or a whole number of its objects."""
+    budget = table.values.get("budget")
+    if type(budget) is float and 0 < budget < 1:
+        return {"rate": budget}
+    if type(budget) is int and budget > 0:
+        return {"count": budget}
+    if budget is not None:
+        said = "budget must be a share between 0 and 1 (5% is 0.05), or a whole number of objects."
+        raise table.error(said, "budget")
+    return None
 
 
 def _build_measure(table: TomlTable, value: Any, key: str) -> Any:

@@ -1,7 +1,6 @@
 """The objects that ``[data]`` of a TOML file names."""
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from transcendent import datasets
@@ -34,20 +33,13 @@ def survey(data: TomlTable, detectors: list[Any], needed: Collection[str], *, da
 
     ``needed`` are required keys, of ``label`` and ``time``; ``dates`` says whether times must be dates.
     """
-    drop = {key: data.get(key, str, "refuse") for key in ("unlabelled", "undated")}
-    for key, chosen in drop.items():
-        if chosen not in ("refuse", "drop"):
+    dropped = {}
+    for key in ("unlabelled", "undated"):
+        if (chosen := data.get(key, str, "refuse")) not in ("refuse", "drop"):
             raise data.error(f'{key} must be "refuse" or "drop".', key)
+        dropped[key] = chosen == "drop"
     found, columns = _read(data, needed)
-    objects = found.with_times(dates)
-    dropped = {key: chosen == "drop" for key, chosen in drop.items()}
-    each = [Takes.of(detector, **dropped) for detector in detectors]
-    takes = Takes(
-        **dropped,
-        missing=all(one.missing for one in each),
-        text=all(one.text for one in each),
-        encoded=frozenset.intersection(*(one.encoded for one in each)),
-    )
+    objects, takes = found.with_times(dates), Takes.of(detectors, **dropped)
     return Surveyed(objects, columns, takes, find_problems(found, columns, takes, dates=dates))
 
 
@@ -86,12 +78,6 @@ def _read(data: TomlTable, needed: Collection[str]) -> tuple[Objects, Columns]:
         raise data.error(str(error), error.key) from None
     except FileNotFoundError as error:
         raise data.error(f"there is no file {error.filename}", "file") from None
-
-
-def files_of(data: TomlTable) -> list[Path]:
-    """Return the files that ``[data]`` names."""
-    named = [data.values[key] for key in ("file", "table") if isinstance(data.values.get(key), str)]
-    return [data.path.parent / name for name in named]
 
 
 def notes_on(data: TomlTable, text: list[str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def describe_file(path: Path, columns: Columns, *, train: str | None, period: st
     known, found = describe(objects, problems, cut)
     if not len(known) or train is None:
         return found
-    known.labelled("label and time name their columns.")
+    known.labelled("pass the names of their columns as label and time.")
     split = time_split(known.times, train=training_end(train, known.times, cut), period=cut)
     biases = find_biases(known.X, known.y, split)
     return found | {"training": len(split.train), "test": len(split.test), "biases": biases}

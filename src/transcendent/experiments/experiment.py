@@ -1,6 +1,8 @@
 """An experiment in a TOML file: data, a split and rejectors, to fit, backtest and check."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +20,13 @@ from transcendent.decisions import Learner, declared
 from transcendent.errors import ArgumentError
 from transcendent.evaluators.training import cast_labels
 from transcendent.experiments.building import build_rejectors
-from transcendent.experiments.data import Surveyed, files_of, notes_on, survey
+from transcendent.experiments.data import Surveyed, notes_on, survey
 from transcendent.experiments.describing import describe
 from transcendent.experiments.later import in_order_of_columns, labelled_later
 from transcendent.experiments.schedule import Schedule, training_end
-from transcendent.experiments.survey import check_dates, columns_of_text, listed, naming_columns
+from transcendent.experiments.survey import check_dates, columns_of_text, find_problems, listed
 from transcendent.experiments.toml import TomlTable
+from transcendent.tables.frames import Columns
 from transcendent.tables.objects import Objects, have, stacked
 from transcendent.temporal import backtest, find_biases, time_split
 from transcendent.temporal.periods import in_order_of_time, training_rows
@@ -127,7 +130,7 @@ class Experiment:
         if self.schedule.chronological:
             times = np.asarray(rows.labelled(_TIMES).times)
             given["times"] = times if self.schedule.period else in_order_of_time(times)
-        with locating_bad_value(self.objects.X), naming_columns(self.objects, self._surveyed.takes):
+        with locating_bad_value(self.objects.X), self._naming_columns():
             fitted = seeded(self.rejectors[name], self.seed).fit(rows.X, rows.y, **given)
         notes = notes_on(self.data, columns_of_text(self.objects.X))
         return FittedRejector(name, fitted, rows, notes, *self._left_out(len(rows)))
@@ -148,15 +151,15 @@ class Experiment:
         train : str or None
             As for `fit`.
         """
-        told = declared(rejector)
-        if not told.can_learn:
+        declares = declared(rejector)
+        if not declares.can_learn:
             raise ValueError(f"a {type(rejector).__name__} cannot learn; fit it again with all rows.")
         if what not in get_args(Learner):
             raise ArgumentError("what", f"must be one of {', '.join(get_args(Learner))}, not {what!r}.")
         if Path(labelled).resolve() in [path.resolve() for path in self.files]:
             raise ArgumentError("labelled", f"{labelled} holds the rows of the fit, not later labels.")
-        old = in_order_of_columns(self._training_rows(train), told.fitted.feature_names)
-        if (fitted_on := told.fitted.n_rows) is not None and len(old) != fitted_on:
+        old = in_order_of_columns(self._training_rows(train), declares.fitted.feature_names)
+        if (fitted_on := declares.fitted.n_rows) is not None and len(old) != fitted_on:
             raise ArgumentError(
                 "train",
                 f"the rejector was fitted on {fitted_on:,} rows, but there are {len(old):,}: use the same "
@@ -185,7 +188,7 @@ class Experiment:
         objects = self._dated_objects()
         labels = objects.with_labels().y
         self._check_labels(labels)
-        with naming_columns(objects, self._surveyed.takes):
+        with self._naming_columns():
             return backtest(
                 self.rejectors,
                 objects.X,
@@ -224,7 +227,8 @@ class Experiment:
     @property
     def files(self) -> list[Path]:
         """The files that hold the objects."""
-        return files_of(self.data)
+        named = (self.data.values.get(key) for key in ("file", "table"))
+        return [self.toml.path.parent / name for name in named if isinstance(name, str)]
 
     @cached_property
     def objects(self) -> Objects:
@@ -266,6 +270,21 @@ class Experiment:
             return 0, None
         end = as_dates(objects.times).max().astype("datetime64[D]") + 1
         return len(objects) - n_taken, str(end)
+
+    @contextmanager
+    def _naming_columns(self) -> Iterator[None]:
+        """Add the columns of bad cells, and the ways out, to errors about text or missing values."""
+        try:
+            yield
+        except ValueError as error:
+            about_text = "could not convert string to float" in str(error)
+            if not about_text and "contains NaN" not in str(error):
+                raise
+            takes = self._surveyed.takes._replace(unlabelled=True, undated=True)
+            takes = takes._replace(missing=about_text, text=not about_text)
+            if problems := find_problems(self.objects, Columns(), takes, dates=False):
+                raise ValueError(f"{error}\n{self.objects.name}:\n{listed(problems)}") from error
+            raise
 
     def _choose(self, name: str | None) -> str:
         names = list(self.rejectors)

@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from transcendent._utils.arrays import missing_rows
 from transcendent._utils.dates import is_date
 from transcendent._utils.text import some
 from transcendent.errors import ArgumentError
-from transcendent.experiments.survey import among_numbers, columns_of_text, has_few_texts, is_name
+from transcendent.experiments.survey import columns_of_text, is_name, text_among_numbers
 from transcendent.tables.frames import ColumnError, Columns
 from transcendent.tables.objects import Objects, have, without_time
 from transcendent.tables.reading import is_table, read_objects
@@ -24,11 +23,11 @@ _TIMES = ("first_seen", "seen", "time", "timestamp", "datetime", "date", "receiv
 _NAMES = ("id", "uid", "sha256", "sha1", "md5", "hash", "name")
 _LOOKED_AT = 1000
 _FEWEST_MONTHS = 4
+_FEW_TEXTS = 50  # for which a column gets one feature per text
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """The text of a TOML file, the guessed role of columns, and notes on surprises."""
+class Proposal(NamedTuple):
+    """The result of `propose`."""
 
     text: str
     guesses: dict[str, str | None]
@@ -64,29 +63,27 @@ def propose(
         if name is not None and name not in frame.columns:
             there = list(map(str, frame.columns))
             raise ArgumentError(argument, str(ColumnError(argument, [name], there, str(file))))
-    time = time or _guess_time(frame.drop(columns=_given(label, identifier)))
-    identifier = identifier or _guess_name(frame.drop(columns=_given(label, time)))
-    label = label or _guess_label(frame.drop(columns=_given(time, identifier)))
+    time = time or _guess_time(frame.drop(columns=[label, identifier], errors="ignore"))
+    identifier = identifier or _guess_name(frame.drop(columns=[label, time], errors="ignore"))
+    label = label or _guess_label(frame.drop(columns=[time, identifier], errors="ignore"))
     objects = read_objects(file, Columns(label, time, identifier))
     if time is not None and len(rows := without_time(objects.times, True)) > len(objects) / 2:  # type: ignore[arg-type]
         raise ArgumentError("time", f"in {time!r} {have('no date such as 2024-09-01', rows, len(objects))}.")
     if objects.y is None or len(missing_rows(objects.y)) == len(objects):
         raise ArgumentError("label", f"no row has a label in {label!r}.")
     where = os.path.relpath(file, file.parent if toml is None else Path(toml).parent)
-    data: dict[str, Any] = {"file": where, "label": label, "time": time, "id": identifier}
-    guesses = {key: name for key, name in data.items() if key != "file"}
+    guesses = {"label": label, "time": time, "id": identifier}
     left_out = {name: why for name in columns_of_text(objects.X) if (why := _why(objects.X[name]))}
     if time is None and (named := _by_name(objects.X, _TIMES)):
         left_out[named] = "its name suggests a time, but it holds no dates such as 2024-09-01"
-    text = "\n\n".join(_sections(objects, data, list(left_out))) + "\n"
+    text = "\n\n".join(_sections(objects, {"file": where, **guesses}, list(left_out))) + "\n"
     return Proposal(text, guesses, [*_notes(objects, left_out)])
 
 
 def _why(column: Any) -> str | None:
     """Return why a text column is left out; None if it is not."""
-    if len(rows := among_numbers(column)):
-        return f"{have('no number', rows, len(column))}: {column.iloc[rows[0]]!r:.40}"
-    return None if has_few_texts(column) else "it holds many different texts"
+    many = "it holds many different texts" if column.nunique() > _FEW_TEXTS else None
+    return text_among_numbers(column) or many
 
 
 def _notes(objects: Objects, left_out: dict[str, str]) -> Iterator[str]:
@@ -95,10 +92,6 @@ def _notes(objects: Objects, left_out: dict[str, str]) -> Iterator[str]:
         yield f"{again:,} of {len(objects):,} ids occur more than once"
     if objects.times is None:
         yield "no column holds dates such as 2024-09-01, so a backtest is not possible"
-
-
-def _given(*names: str | None) -> list[str]:
-    return [name for name in names if name is not None]
 
 
 def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> list[str]:
@@ -113,12 +106,10 @@ def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> li
     sections = ["\n".join(["[data]", *lines])]
     if known.times is not None:
         sections.append(_split(known.times))
-    steps: list[dict[str, Any]] = [
-        {"class": "sklearn.preprocessing.StandardScaler"},
-        {"class": "sklearn.svm.LinearSVC"},
-    ]
+    classes = ["sklearn.preprocessing.StandardScaler", "sklearn.svm.LinearSVC"]
     if objects.X.drop(columns=[*{*text, *left_out}]).isna().any(axis=None):
-        steps.insert(0, {"class": "sklearn.impute.SimpleImputer"})
+        classes.insert(0, "sklearn.impute.SimpleImputer")
+    steps: list[dict[str, Any]] = [{"class": name} for name in classes]
     if encoded:
         one_hot = {"class": "sklearn.preprocessing.OneHotEncoder", "columns": encoded}
         steps.insert(0, one_hot | {"handle_unknown": "ignore", "sparse_output": False})
@@ -161,12 +152,10 @@ def _guess_label(frame: Any) -> str:
 
 def _guess_time(frame: Any) -> str | None:
     dated = [str(name) for name in frame.columns if _holds_dates(frame[name])]
-    if len(dated) <= 1:
-        return dated[0] if dated else None
     named = _by_name(frame[dated], _TIMES)
-    if named is None:
+    if named is None and len(dated) > 1:
         raise ArgumentError("time", f"which column says when objects were seen: {' or '.join(dated)}?")
-    return named
+    return named or next(iter(dated), None)
 
 
 def _guess_name(frame: Any) -> str | None:

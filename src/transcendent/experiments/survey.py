@@ -1,14 +1,14 @@
 """The problems that prevent a fit on a table, by column, each with the line of TOML that solves it."""
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
 from sklearn.utils import get_tags
 
-from transcendent._utils.arrays import AnyArray, IntArray, missing_rows
+from transcendent._utils.arrays import AnyArray, missing_rows
 from transcendent._utils.cells import are_infinite, are_missing, are_not_numbers, find_cells
 from transcendent._utils.dates import as_dates
 from transcendent._utils.text import some, suggestion
@@ -16,8 +16,6 @@ from transcendent.tables.frames import Columns
 from transcendent.tables.layout import Layout
 from transcendent.tables.objects import Objects, have, without_time
 from transcendent.temporal.periods import Calendar
-
-_FEW = 50  # the most texts for which a column gets one feature per text
 
 
 class Obstacle(NamedTuple):
@@ -41,36 +39,23 @@ class Takes(NamedTuple):
     encoded: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, detector: Any, *, unlabelled: bool, undated: bool) -> "Takes":
-        """Return what a detector can handle, as far as its first step tells; only a fit tells more."""
-        steps = [step for _, step in getattr(detector, "steps", [(None, detector)])]
-        first = next((step for step in steps if not isinstance(step, ColumnTransformer)), None)
-        missing = first is None or get_tags(first).input_tags.allow_nan
-        own = [step for step in steps if isinstance(step, ColumnTransformer)]
-        encoded = frozenset(name for step in own for _, _, names in step.transformers for name in names)
-        return cls(unlabelled, undated, missing, text=detector is None or len(steps) > 1, encoded=encoded)
+    def of(cls, detectors: list[Any], *, unlabelled: bool, undated: bool) -> "Takes":
+        """Return what all detectors can handle, as far as first steps tell; only a fit tells more."""
+        missing, text, encoded = True, True, []
+        for detector in detectors:
+            steps = [step for _, step in getattr(detector, "steps", [(None, detector)])]
+            own = [step for step in steps if isinstance(step, ColumnTransformer)]
+            first = next((step for step in steps if step not in own), None)
+            missing &= first is None or get_tags(first).input_tags.allow_nan
+            text &= detector is None or len(steps) > 1
+            encoded.append({name for step in own for _, _, names in step.transformers for name in names})
+        return cls(unlabelled, undated, missing, text, frozenset(set.intersection(*encoded)))
 
 
 def find_problems(objects: Objects, columns: Columns, takes: Takes, *, dates: bool) -> list[Obstacle]:
     """Return all problems that prevent a fit; ``dates`` says whether times must be dates."""
     found = [*_about_labels(objects, columns, takes), *_about_times(objects, columns, takes, dates)]
     return [*found, *_about_cells(objects, takes)] if hasattr(objects.X, "columns") else found
-
-
-@contextmanager
-def naming_columns(objects: Objects, takes: Takes) -> Iterator[None]:
-    """Add the columns of bad cells, and the ways out, to errors about text or missing values."""
-    try:
-        yield
-    except ValueError as error:
-        about_text = "could not convert string to float" in str(error)
-        if not about_text and "contains NaN" not in str(error):
-            raise
-        only = takes._replace(unlabelled=True, undated=True, missing=about_text, text=not about_text)
-        problems = find_problems(objects, Columns(), only, dates=False)
-        if not problems:
-            raise
-        raise ValueError(f"{error}\n{objects.name}:\n{listed(problems)}") from error
 
 
 def listed(problems: list[Obstacle]) -> str:
@@ -102,11 +87,6 @@ def is_name(values: Any) -> bool:
     """Return whether a text column names its objects: every row has a different text."""
     there = values.dropna()
     return len(there) > 1 and bool(there.nunique() == len(there))
-
-
-def has_few_texts(values: Any) -> bool:
-    """Return whether a column has few enough different texts for one feature each."""
-    return bool(values.nunique() <= _FEW)
 
 
 def _about_labels(objects: Objects, columns: Columns, takes: Takes) -> Iterator[Obstacle]:
@@ -149,12 +129,10 @@ def _about_cells(objects: Objects, takes: Takes) -> Iterator[Obstacle]:
     X, n = objects.X, len(objects)
     there, text = [str(name) for name in X.columns], columns_of_text(X)
     for name in sorted(takes.encoded - set(there)):
-        yield Obstacle(
-            [name], f"does not exist{suggestion(name, there)}", ["correct columns under [detector]"]
-        )
-    odd = {name: rows for name in text if len(rows := among_numbers(X[name]))}
-    for name, rows in odd.items():
-        message = f"{have('no number', rows, n)}: {X[name].iloc[rows[0]]!r:.40}"
+        message = f"does not exist{suggestion(name, there)}"
+        yield Obstacle([name], message, ["correct columns under [detector]"])
+    odd = {name: found for name in text if (found := text_among_numbers(X[name]))}
+    for name, message in odd.items():
         yield Obstacle([name], message, ["empty these cells, or remove the rows from the file"])
     if not takes.text:
         yield from _about_text(objects, [name for name in text if name not in {*odd, *takes.encoded}])
@@ -162,12 +140,10 @@ def _about_cells(objects: Objects, takes: Takes) -> Iterator[Obstacle]:
     rows, columns = find_cells(numbers, are_missing)
     if len(rows) and not takes.missing:
         lacking, counts = np.unique(columns, return_counts=True)
-        message = f"no value in {some([f'{count:,}' for count in counts], 3)} of {n:,} rows"
-        yield Obstacle(
-            [str(numbers.columns[j]) for j in lacking],
-            f"{message}, the first is row {rows[0]}",
-            ['{ class = "sklearn.impute.SimpleImputer" } as a step under [detector] fills them in'],
-        )
+        shown = some([f"{count:,}" for count in counts], 3)
+        message = f"no value in {shown} of {n:,} rows, the first is row {rows[0]}"
+        remedy = '{ class = "sklearn.impute.SimpleImputer" } as a step under [detector] fills them in'
+        yield Obstacle([str(numbers.columns[j]) for j in lacking], message, [remedy])
     rows, columns = find_cells(numbers, are_infinite)
     for j in np.unique(columns):
         message = have("infinity", rows[columns == j], n)
@@ -182,7 +158,7 @@ def _about_text(objects: Objects, text: list[str]) -> Iterator[Obstacle]:
             remedies.insert(0, f'id = "{name}" under [data] names objects by it')
         yield Obstacle([name], "holds text, a different one in every row", remedies)
     if others := [name for name in text if name not in names]:
-        quoted = "[" + ", ".join(f'"{name}"' for name in others) + "]"
+        quoted = json.dumps(others, ensure_ascii=False)
         verb, what = ("holds", "the column") if len(others) == 1 else ("hold", "the columns")
         remedies = [
             f"without = {quoted} under [data] leaves {what} out",
@@ -192,8 +168,10 @@ def _about_text(objects: Objects, text: list[str]) -> Iterator[Obstacle]:
         yield Obstacle(others, f"{verb} text", remedies)
 
 
-def among_numbers(values: Any) -> IntArray:
-    """Return the rows that hold text in a column that is mostly numbers; none in other columns."""
+def text_among_numbers(values: Any) -> str | None:
+    """Describe the text in a column that is mostly numbers; None in other columns."""
     there = np.flatnonzero(values.notna())
-    wrong = are_not_numbers(values.to_numpy(dtype=object)[there])
-    return there[wrong] if 3 * np.count_nonzero(wrong) < len(there) else there[:0]
+    rows = there[are_not_numbers(values.to_numpy(dtype=object)[there])]
+    if not 0 < 3 * len(rows) < len(there):
+        return None
+    return f"{have('no number', rows, len(values))}: {values.iloc[rows[0]]!r:.40}"

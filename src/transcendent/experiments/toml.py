@@ -1,6 +1,5 @@
 """A TOML file, checked key by key; errors name the line and the way out."""
 
-import re
 import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -88,18 +87,7 @@ class TomlTable:
         return SettingsError(f"{place}: {message}")
 
 
-_WORDS = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    dict: "a table",
-}
-_HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-_TEXT = re.compile(r""""(?:[^"\\]|\\.)*"|'[^']*'""")
-_PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
 
 
 def line_of(text: str, keys: Keys, occurrence: int = 0) -> int | None:
@@ -107,37 +95,31 @@ def line_of(text: str, keys: Keys, occurrence: int = 0) -> int | None:
 
     ``occurrence`` is the position in a list of tables, ``[[name]]``.
     """
-    table: Keys = ()
     best, depth, seen = None, 0, -1
-    for number, line in _statements(text):
-        if header := _HEADER.match(line):
-            table = _parts(header[1])
-            here: Keys = table
-            if line.lstrip().startswith("[[") and keys[: len(here)] == here:
-                seen += 1
-        elif assigned := _KEY.match(line):
-            here = (*table, *_parts(assigned[1]))
-        else:
-            continue
-        if len(here) > depth and keys[: len(here)] == here and max(seen, 0) <= occurrence:
-            best, depth = number, len(here)
-            if seen >= 0 and seen < occurrence:
-                depth -= 1  # keep looking for the right table of the list
+    for number, statement, values in _statements(text):
+        found = 0
+        while found < len(keys) and isinstance(values, dict) and keys[found] in values:
+            values = values[keys[found]]
+            values = values[0] if isinstance(values, list) and values else values
+            found += 1
+        seen += statement.startswith("[[") and not values  # all keys of the header were found
+        if found > depth and seen in (-1, occurrence):
+            best, depth = number, found
     return best
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines at which a statement begins, with numbers; not those inside lists or long texts."""
-    opened, quoted = 0, False
+def _statements(text: str) -> Iterator[tuple[int, str, Any]]:
+    """Yield the first line's number of each statement, its text, and its values inside their table."""
+    header, lines = "", []
     for number, line in enumerate(text.split("\n"), 1):
-        if not opened and not quoted:
-            yield number, line
-        if (line.count('"""') + line.count("'''")) % 2:
-            quoted = not quoted
-        elif not quoted and not (opened == 0 and _HEADER.match(line)):
-            bare = _TEXT.sub("", line).partition("#")[0]
-            opened = max(0, opened + bare.count("[") - bare.count("]"))
-
-
-def _parts(dotted: str) -> Keys:
-    return tuple(part.strip("\"'") for part in _PART.findall(dotted))
+        lines.append(line)
+        if len(lines) > 1 and not any(end in line for end in ("]", '"""', "'''")):
+            continue  # inside a list or a long text; to parse it after every line would take long
+        statement = "\n".join(lines).lstrip()
+        header = statement if statement.startswith("[") else header
+        try:
+            values = tomllib.loads(statement if statement is header else f"{header}\n{statement}")
+        except tomllib.TOMLDecodeError:
+            continue
+        yield number - len(lines) + 1, statement, values
+        lines = []

@@ -30,6 +30,7 @@ REMEMBERED = 10  # seconds until requests wait for the look-up
 WITHOUT_DATABASE = 600  # seconds until requests are refused if the database cannot be reached
 AWAY = 5  # seconds until an unreachable database is tried again
 
+# The hash is compared afterwards, in constant time: the time of an index search would depend on it.
 LOOK_UP = "SELECT name, role, hash FROM token WHERE id = :id AND revoked_at IS NULL"
 
 log = structlog.get_logger("transcendent.gate")
@@ -73,10 +74,10 @@ class Tokens:
         self._away_until = -math.inf
 
     async def caller(self, token: str) -> Caller:
-        """Return whom a token belongs to, from memory or from the database.
+        """Return the caller that a token belongs to, from memory or from the database.
 
-        All requests that have to wait for a token share one look-up. While the database cannot be reached, a
-        token stays valid for ten minutes.
+        Requests that wait for the same token share one look-up. While the database cannot be reached, a token
+        stays valid for ten minutes.
         """
         now, digest = self._clock(), hashlib.sha256(token.encode(errors="replace")).digest()
         found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
@@ -122,7 +123,7 @@ class Tokens:
         raise UncheckedError("the database cannot be reached to check the token: try again later.")
 
     def check(self, token: str) -> Caller:
-        """Look up in the database whom a token belongs to; raise if it is not valid."""
+        """Look up the caller that a token belongs to; raise if it is not valid."""
         number, secret = _parts(token)
         with self._engine.connect() as connection:
             found = connection.execute(text(LOOK_UP), {"id": number}).first()
@@ -138,9 +139,9 @@ class Tokens:
             raise TokenError("a name must have 1 to 100 printable characters.")
         number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         sql = text("INSERT INTO token (id, name, role, hash) VALUES (:id, :name, :role, :hash)")
+        given = {"id": number, "name": name, "role": role, "hash": _hash(secret)}
         try:
             with self._engine.begin() as connection:
-                given = {"id": number, "name": name, "role": role, "hash": _hash(secret)}
                 connection.execute(sql, given)
         except IntegrityError:
             raise TokenError(f"{name!r} already has a token: revoke it first, or use another name.") from None

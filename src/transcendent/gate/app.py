@@ -163,9 +163,9 @@ def problem(
     status: int, detail: str, errors: Any = None, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response with problem details (RFC 9457)."""
-    said = {"title": _TITLES.get(status, "Problem"), "status": status, "detail": detail, "errors": errors}
+    body = {"title": _TITLES.get(status, "Problem"), "status": status, "detail": detail, "errors": errors}
     usual = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "2"}}
-    return Response(orjson.dumps(said), status, headers or usual.get(status), "application/problem+json")
+    return Response(orjson.dumps(body), status, headers or usual.get(status), "application/problem+json")
 
 
 class RequestMiddleware:

@@ -122,11 +122,11 @@ class GateClient:
         if answer.status_code == 200:
             return answer
         try:
-            said = dict(answer.json())
+            problem = dict(answer.json())
         except (ValueError, TypeError):  # the answer of a proxy
-            said = {}
-        detail = said.get("detail", answer.text[:300])
-        raise GateError(answer.status_code, detail, said.get("errors"), said.get("decisions"))
+            problem = {}
+        detail = problem.get("detail", answer.text[:300])
+        raise GateError(answer.status_code, detail, problem.get("errors"), problem.get("decisions"))
 
 
 def _checked(token: str) -> str:

@@ -32,6 +32,7 @@ _BITS = 40  # for the number of an item; the month is above them
 # If two processes migrated, or two gates created the same partition, one of them would fail. Before the first
 # migration there is no table to lock, hence advisory locks: this number for migrations, the next for months.
 _LOCK = 0x7452616E
+# Months are those of UTC: the time zone of a session may differ from gate to gate.
 _NOW = "now() AT TIME ZONE 'UTC'"
 _MONTH = f"((extract(year FROM {_NOW}) - 1970) * 12 + extract(month FROM {_NOW}) - 1)::int"
 THIS_MONTH = f"(({_MONTH})::bigint << {_BITS})"
@@ -123,20 +124,15 @@ def _reconnect_if_read_only(context: Any) -> None:
         context.is_disconnect = True
 
 
-def is_disconnected(error: BaseException) -> bool:
-    """Return whether an error means that the connection failed or was lost."""
-    return isinstance(error, OperationalError | psycopg.OperationalError) or (
-        isinstance(error, DBAPIError) and error.connection_invalidated
-    )
-
-
 def retry_if_disconnected(engine: Engine, work: Callable[[Connection], T]) -> T:
     """Run work in a transaction, and once more if the connection was lost. The work must be idempotent."""
     try:
         with engine.begin() as connection:
             return work(connection)
-    except (DBAPIError, psycopg.Error) as error:
-        if not is_disconnected(error):
+    except (OperationalError, psycopg.OperationalError):
+        pass
+    except DBAPIError as error:
+        if not error.connection_invalidated:
             raise
     with engine.begin() as connection:
         return work(connection)
@@ -295,7 +291,8 @@ def check_role(engine: Engine) -> None:
 
 
 def may_make_months(connection: Connection) -> bool:
-    """Return whether the role may create partitions: it must own the tables and may create others."""
+    """Return whether the role may create partitions."""
+    # CREATE on the schema is not enough: only the owner of a table may attach a partition to it.
     sql = """SELECT bool_and(pg_has_role(relowner, 'USAGE'))
         AND has_schema_privilege(current_schema(), 'CREATE')
     FROM pg_class WHERE oid = ANY(ARRAY['item', 'payload', 'month', 'tally']::regclass[])"""
@@ -314,10 +311,10 @@ def check_months(connection: Connection) -> str | None:
     if not (lacks_this or (lacks_next and found.days < 7)) or may_make_months(connection):
         return None
     lacking = month_name(found.this if lacks_this else found.this + 1)
-    said = f"there is no partition for {lacking}: run 'transcendent gate months' as the owner of the tables."
+    hint = f"there is no partition for {lacking}: run 'transcendent gate months' as the owner of the tables."
     if lacks_this:
-        raise DatabaseError(said)
-    return said
+        raise DatabaseError(hint)
+    return hint
 
 
 def prepare(engine: Engine) -> str | None:
@@ -352,8 +349,8 @@ def make_month(connection: Connection, month: int) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK + 1})
     if connection.execute(have, {"month": month}).first():  # another gate did it while this one waited
         return
-    if said := detached_advice(connection, month):
-        raise DatabaseError(said)
+    if advice := detached_advice(connection, month):
+        raise DatabaseError(advice)
     # Claims and labels update items: free space in a page keeps the new version of a row beside the old one.
     for table, options in (("item", " WITH (fillfactor = 90)"), ("payload", "")):
         name = partition(table, month)
@@ -374,7 +371,7 @@ def _attach(table: str, month: int) -> str:
 
 
 def detached_advice(connection: Connection, month: int) -> str | None:
-    """Return what to do if a table has the name of a month's partition but is not attached."""
+    """Return advice if a table has the name of a month's partition but is not attached."""
     sql = """SELECT to_regclass(:name) IS NOT NULL
         AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = to_regclass(:name))"""
     for table in ("item", "payload"):
@@ -422,6 +419,7 @@ def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:
             name = partition(table, month)
             connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
             connection.execute(text(f"DROP TABLE {name}"))
+        # Dropping a table fires no trigger, so its counts are deleted here.
         connection.execute(text("DELETE FROM tally WHERE month = :month"), {"month": month})
         return True
 

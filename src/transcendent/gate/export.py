@@ -1,6 +1,5 @@
 """Labelled objects as Parquet tables, to learn from or to fit on."""
 
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,7 +9,8 @@ from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
 from transcendent._utils.extras import extra
 
 _ROWS = 5000
-# The label of an item is its last action; `state` is 1 only if that is a label.
+# The label of an item is its last action; `state` is 1 only if that is a label. LATERAL finds each with one
+# step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = """
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
     item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note,
@@ -111,24 +111,18 @@ def schema() -> Any:
 
 def export_labelled(engine: Any, target: Any) -> int:
     """Write all labelled objects to a path or a file as Parquet, and return their number."""
-    pa, pq = extra("pyarrow", "gate"), extra("pyarrow.parquet", "gate")
-    written = 0
-    with pq.ParquetWriter(target, schema()) as writer:
-        for rows in _labelled(engine):
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema()))
-            written += len(rows)
-    return written
-
-
-def _labelled(engine: Any) -> Iterator[list[dict[str, Any]]]:
     from sqlalchemy import text
 
     from transcendent.gate.features import decode
 
-    with engine.connect().execution_options(yield_per=_ROWS) as connection:
+    pa, pq = extra("pyarrow", "gate"), extra("pyarrow.parquet", "gate")
+    written, reading = 0, engine.connect().execution_options(yield_per=_ROWS)
+    with reading as connection, pq.ParquetWriter(target, schema()) as writer:
         for part in connection.execute(text(_LABELLED)).mappings().partitions(_ROWS):
             rows = []
             for row in part:
                 positions, values = decode(bytes(row["features"]))
                 rows.append({**row, "positions": positions, "values": values})
-            yield rows
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema()))
+            written += len(rows)
+    return written

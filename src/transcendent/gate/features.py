@@ -26,7 +26,7 @@ _FORMS = {
     frozenset(["id", "positions", "values"]): "sparse",
     frozenset(["id", "features"]): "named",
 }
-_ONES, _PAIRS, _WHOLE = b"\x01", b"\x02", b"\x03"  # first byte of encoded features: the shortest form wins
+_ONES, _PAIRS, _WHOLE = b"\x01", b"\x02", b"\x03"  # the first byte of encoded features names their form
 
 
 class ObjectProblem(NamedTuple):
@@ -36,12 +36,12 @@ class ObjectProblem(NamedTuple):
     message: str
 
 
-class BadObjectError(Exception):
-    """An object cannot be read."""
+Problems = dict[int, ObjectProblem]
+"""Problems by place in the request."""
 
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.problem = ObjectProblem(field, message)
+
+class BadObjectError(Exception):
+    """An object cannot be read; the arguments are those of `ObjectProblem`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Parsed:
 
     ids: list[Any]
     groups: list[Group] = field(default_factory=list)
-    problems: dict[int, ObjectProblem] = field(default_factory=dict)
+    problems: Problems = field(default_factory=dict)
 
 
 def read_rows(layout: Layout, objects: list[Any]) -> Parsed:
@@ -73,10 +73,7 @@ def read_rows(layout: Layout, objects: list[Any]) -> Parsed:
 
 
 def _read_form(
-    read: Callable[[list[Any]], Any],
-    objects: list[Any],
-    places: list[int],
-    problems: dict[int, ObjectProblem],
+    read: Callable[[list[Any]], Any], objects: list[Any], places: list[int], problems: Problems
 ) -> Group | None:
     try:
         return Group(np.array(places), read([objects[place] for place in places]))
@@ -87,7 +84,7 @@ def _read_form(
             read([objects[place]])
             good.append(place)
         except BadObjectError as error:
-            problems[place] = error.problem
+            problems[place] = ObjectProblem(*error.args)
     return Group(np.array(good), read([objects[place] for place in good])) if good else None
 
 
@@ -104,15 +101,13 @@ class _Reader:
             if type(each["values"]) is not list:
                 raise BadObjectError("values", "values must be a list of numbers.")
             if len(each["values"]) != self.width:
-                raise BadObjectError(
-                    "values",
-                    f"{len(each['values'])} values; the detector was fitted on {self.width} features.",
-                )
+                counted = f"{len(each['values'])} values; the detector was fitted on {self.width} features."
+                raise BadObjectError("values", counted)
         numbers = _numbers([each["values"] for each in objects], "values")
         return self.layout.rows(numbers.reshape(len(objects), self.width))
 
     def sparse(self, objects: list[Any]) -> Any:
-        """Read objects with the features that are not zero."""
+        """Read objects with the features that are not zero; sort positions and leave zeros out."""
         positions, values = ([each[name] for each in objects] for name in ("positions", "values"))
         for name, lists in (("positions", positions), ("values", values)):
             if set(map(type, lists)) != {list}:
@@ -120,18 +115,23 @@ class _Reader:
         lengths = list(map(len, positions))
         if lengths != list(map(len, values)):
             raise BadObjectError("values", f"{len(values[0])} values for {lengths[0]} positions.")
-        indices = self._positions(positions)
-        starts = np.cumsum([0, *lengths], dtype=np.int64)
-        return _canonical(_numbers(values, "values"), indices, starts, self.width)
+        indices, starts = self._positions(positions), np.cumsum([0, *lengths], dtype=np.int64)
+        numbers = _numbers(values, "values")
+        rows = sp.csr_matrix((numbers, indices, starts), shape=(len(objects), self.width))
+        if not ascend(indices, starts):
+            rows.sort_indices()
+            if not ascend(rows.indices, rows.indptr):
+                raise BadObjectError("positions", "positions must not repeat.")
+        if (numbers == 0).any():
+            rows.eliminate_zeros()
+        return rows
 
     def _positions(self, lists: list[list[Any]]) -> AnyArray:
         flat = list(chain.from_iterable(lists))
         if set(map(type, flat)) <= {int} and (not flat or 0 <= min(flat) <= max(flat) < self.width):
             return np.array(array("i", flat))
         where, bad = next(
-            (where, position)
-            for where, position in enumerate(flat)
-            if type(position) is not int or not 0 <= position < self.width
+            (i, each) for i, each in enumerate(flat) if type(each) is not int or not 0 <= each < self.width
         )
         raise BadObjectError(
             f"positions[{where}]", f"{_shown(bad)} is not a whole number from 0 to {self.width - 1}."
@@ -159,9 +159,9 @@ class _Reader:
         raise BadObjectError("features", f"missing: {some(missing)}; send null for a missing value.")
 
     def _suggest(self, name: str) -> str:
-        """Return the end of a sentence about an unknown name; only the first of a request is looked up.
+        """Return how to end a sentence about an unknown name.
 
-        A search for many names, or among many, would take too long.
+        Only the first name of a request is looked up: a search for many, or among many, would take too long.
         """
         if len(self.layout.known) <= 100 and not self._suggested:
             self._suggested[name] = suggestion(name[:80], self.layout.known)
@@ -180,7 +180,7 @@ def _by_form(objects: list[Any], parsed: Parsed) -> dict[str, list[int]]:
         try:
             found.setdefault(_form(each), []).append(place)
         except BadObjectError as error:
-            parsed.problems[place] = error.problem
+            parsed.problems[place] = ObjectProblem(*error.args)
     return found
 
 
@@ -232,20 +232,8 @@ def _shown(value: Any) -> str:
     return type(value).__name__ if isinstance(value, list | dict) else repr(value)[:40]
 
 
-def _canonical(values: FloatArray, indices: AnyArray, starts: AnyArray, width: int) -> sp.csr_matrix:
-    """Return rows with sorted positions and without zeros; raise if a position is repeated."""
-    rows = sp.csr_matrix((values, indices, starts), shape=(len(starts) - 1, width))
-    if not ascend(indices, starts):
-        rows.sort_indices()
-        if not ascend(rows.indices, rows.indptr):
-            raise BadObjectError("positions", "positions must not repeat.")
-    if (values == 0).any():
-        rows.eliminate_zeros()
-    return rows
-
-
 def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
-    """Return rows, or those at ``places``, as bytes. Equal features give equal bytes in every form."""
+    """Return rows, or those at ``places``, as bytes in the shortest form: equal features give equal bytes."""
     if not sp.issparse(rows):
         dense = np.asarray(rows, dtype=np.float64)
         rows, places = sp.csr_matrix(dense if places is None else dense[places]), None

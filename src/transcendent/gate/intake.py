@@ -189,6 +189,7 @@ def _insert(connection: Connection, kept: Sequence[Kept]) -> int:
 
 def register(engine: Engine, model: Model) -> int:
     """Return the number of a model in the database; insert the model if it is new."""
+    # RETURNING would give nothing for a known model, so the number is selected afterwards.
     insert = """INSERT INTO model (digest, classes, features) VALUES (:digest, :classes, :features)
     ON CONFLICT DO NOTHING"""
     given = {

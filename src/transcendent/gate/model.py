@@ -19,7 +19,7 @@ from transcendent.artifacts import open_artifact
 from transcendent.artifacts.sandbox import try_out
 from transcendent.decisions import Decisions, declared
 from transcendent.errors import ArtifactError
-from transcendent.gate.features import Group, ObjectProblem, read_rows
+from transcendent.gate.features import Group, ObjectProblem, Problems, read_rows
 from transcendent.tables.bad_rows import decide_rows, find_failing, first_line
 from transcendent.tables.layout import Layout
 
@@ -49,7 +49,7 @@ class Model:
             decisions: Decisions = self.rejector.decide(rows)
         return decisions
 
-    def refuse_missing(self, group: Group, problems: dict[int, ObjectProblem]) -> Group:
+    def refuse_missing(self, group: Group, problems: Problems) -> Group:
         """Return the objects that lack no required value, and add the others to ``problems``."""
         is_sparse = sp.issparse(group.rows)
         needed = self.needed.get(is_sparse)
@@ -62,22 +62,21 @@ class Model:
         lacking, first = np.unique(rows[bad], return_index=True)
         for row, column in zip(lacking.tolist(), columns[bad][first].tolist(), strict=True):
             where = column_in_words(column, self.layout.names)
-            said = f"feature {where} is missing (null), which the detector cannot handle."
-            problems[int(group.places[row])] = ObjectProblem("", said)
+            message = f"feature {where} is missing (null), which the detector cannot handle."
+            problems[int(group.places[row])] = ObjectProblem("", message)
         return _part_of(group, np.setdiff1d(np.arange(len(group.places)), lacking))
 
-    def search(self, group: Group, problems: dict[int, ObjectProblem]) -> list[tuple[Group, Decisions]]:
+    def search(self, group: Group, problems: Problems) -> list[tuple[Group, Decisions]]:
         """Decide objects in parts, and add those that fail to ``problems``.
 
-        The number of calls is limited, so that a request costs at most a small multiple of deciding it. What
-        is left then is not decided.
+        The number of calls is limited, so that a request costs at most a small multiple of deciding it.
+        Objects that no call has settled by then are not decided.
         """
-        n = len(group.places)
-        calls = 1 + 4 * (n - 1).bit_length()  # enough for two bad objects among any number of good ones
+        # Enough for two bad objects among any number of good ones.
+        calls = 1 + 4 * (len(group.places) - 1).bit_length()
         found = decide_rows(self.decide, group.rows, calls, (ValueError, TypeError))
         for row, reason in found.refused.items():
-            said = f"the detector cannot handle it: {reason}"
-            problems[int(group.places[row])] = ObjectProblem("", said)
+            problems[int(group.places[row])] = ObjectProblem("", f"the detector cannot handle it: {reason}")
         problems.update(dict.fromkeys(group.places[found.unknown].tolist(), _NOT_FOUND))
         return [(_part_of(group, rows), decisions) for rows, decisions in found.decided]
 
@@ -173,10 +172,10 @@ def _needs_all(detector: Any) -> bool:
 
 
 def _check_servable(path: Path, rejector: Any, manifest: dict[str, Any]) -> None:
-    told, kind = declared(rejector), manifest["rejector"]
-    if told.judges_scores:
+    declares, kind = declared(rejector), manifest["rejector"]
+    if declares.judges_scores:
         raise ArtifactError(f"{path} judges scores, not objects: save an evaluator with its detector.")
-    if told.depends_on_others:
+    if declares.depends_on_others:
         raise ArtifactError(
             f"{path} holds a {kind}, whose decision about an object depends on other objects. Save a "
             "rejector that decides each object by itself, such as an InductiveEvaluator, or the rejector "

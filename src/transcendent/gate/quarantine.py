@@ -46,17 +46,19 @@ WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.ra
 _BY_INDEX = """
 SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true),
     set_config('max_parallel_workers_per_gather', '0', true)"""
+# Every item with a lease has a holder, but without that condition the planner could not use `item_held`.
 _HELD = "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND held_until > now()"
+# Partitions dropped by hand leave their rows in `tally`. The sum of bigints is numeric, hence the cast.
 _COUNTED = """
 SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
 """
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
-_HISTORY = (
-    "SELECT id, action, label, reason, note, author, written_at FROM label WHERE item = :item ORDER BY id"
-)
-_WRITE = """
+_ACTION = "id, action, label, reason, note, author, written_at"
+_HISTORY = f"SELECT {_ACTION} FROM label WHERE item = :item ORDER BY id"
+# The object's id is copied: labels outlive the payload, whose month may be dropped.
+_WRITE = f"""
 INSERT INTO label (item, object_id, action, label, reason, note, author)
-SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE id = :item
+SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE id = :item RETURNING {_ACTION}
 """
 
 
@@ -73,11 +75,7 @@ class LabelError(TranscendentError, ValueError):
 
 
 class Claimed(NamedTuple):
-    """Claimed items, and the number of further items that the analyst may hold.
-
-    If there are fewer items than requested, ``held`` is the number that others hold, and ``next_free`` is
-    when the first of those leases ends.
-    """
+    """Claimed items, and what `GateClient.claim` says about others."""
 
     items: list[dict[str, Any]]
     held: int
@@ -181,10 +179,7 @@ class Quarantine:
                 raise ConflictError(
                     f"{state['holder']} holds item {item} until {state['held_until']:%H:%M:%S}."
                 )
-            accepted = connection.execute(
-                text("SELECT accepted FROM payload WHERE id = :item"), {"item": item}
-            )
-            tier = AUDITED if accepted.scalar_one() else REJECTED
+            tier = AUDITED if state["accepted"] else REJECTED
             _set(connection, item, state=0, tier=tier, skipped_by=None, holder=None)
             return _write(connection, item, "undo", who, note=note)
 
@@ -203,12 +198,12 @@ class Quarantine:
             rows = connection.execute(text(_COUNTED)).all()
             connection.execute(text(_BY_INDEX))
             held, _ = connection.execute(text(_HELD)).one()
-        by_tier = {tier: sum(n for state, t, n in rows if state == 0 and t == tier) for tier in range(3)}
+        waiting = {tier: n for state, tier, n in rows if state == 0}
         return {
-            "waiting": sum(by_tier.values()),
-            "audit": by_tier[AUDITED],
-            "rejected": by_tier[REJECTED],
-            "skipped": by_tier[SKIPPED],
+            "waiting": sum(waiting.values()),
+            "audit": waiting.get(AUDITED, 0),
+            "rejected": waiting.get(REJECTED, 0),
+            "skipped": waiting.get(SKIPPED, 0),
             "held": held,
             "labelled": sum(n for state, _, n in rows if state == 1),
         }
@@ -248,9 +243,11 @@ def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
 
 
 def _locked(connection: Connection, item: int) -> dict[str, Any]:
+    # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
-    SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, model.classes
-    FROM item JOIN model ON model.id = item.model WHERE item.id = :item FOR UPDATE OF item"""
+    SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes
+    FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+    WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()
     if found is None:
         raise NoItemError(f"item {item} does not exist.")
@@ -258,7 +255,7 @@ def _locked(connection: Connection, item: int) -> dict[str, Any]:
 
 
 def _check_holder(state: dict[str, Any], who: str) -> None:
-    """Raise unless the analyst holds the item. An expired lease counts until another claims it."""
+    """Raise unless the analyst holds the item. An expired lease counts until another analyst claims it."""
     if state["state"] == 1:
         raise ConflictError("the item already has a label: undo it first.")
     if state["holder"] != who:
@@ -281,7 +278,5 @@ def _last(connection: Connection, item: int) -> dict[str, Any] | None:
 def _write(connection: Connection, item: int, action: str, who: str, **given: str | None) -> dict[str, Any]:
     values = {"label": None, "reason": None, "note": None, **given}
     connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
-    connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})
-    last = _last(connection, item)
-    assert last is not None
-    return last
+    written = connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})
+    return dict(written.mappings().one())

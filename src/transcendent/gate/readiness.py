@@ -7,7 +7,7 @@ from threading import Lock
 
 import psycopg
 import structlog
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.errors import TranscendentError
@@ -19,7 +19,7 @@ from transcendent.gate.service import Service
 KNOWN_FOR = 1  # seconds for which a result is reused
 DEADLINE = 2  # seconds for the database to answer
 STUCK = 5  # seconds for a commit
-SAID_FOR = 3600  # seconds until a warning is repeated
+WARN_EVERY = 3600  # seconds until a warning is repeated
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -32,7 +32,7 @@ class Readiness:
     ) -> None:
         self._service, self._engine, self._tokens, self._clock = service, engine, tokens, clock
         self._lock = Lock()
-        self._known_until, self._said_until = -math.inf, -math.inf
+        self._known_until = self._warned_until = -math.inf
         self._found: str | None = None
 
     def problem(self) -> str | None:
@@ -51,7 +51,11 @@ class Readiness:
         started = self._clock()
         try:
             with self._engine.connect() as connection:  # rolled back
-                self._try_database(connection)
+                check_version(connection)
+                try_keeping(connection)
+                if self._tokens:
+                    connection.execute(text(LOOK_UP), {"id": ""})
+                warning = check_months(connection)
         except TranscendentError as error:
             return str(error)
         except (SQLAlchemyError, psycopg.Error) as error:
@@ -60,13 +64,7 @@ class Readiness:
             return f"the database cannot be used ({type(cause).__name__})."
         if self._clock() - started >= DEADLINE:  # the engine's timeout is for one connection, not for two
             return f"the database took more than {DEADLINE} seconds to answer."
-        return None
-
-    def _try_database(self, connection: Connection) -> None:
-        check_version(connection)
-        try_keeping(connection)
-        if self._tokens:
-            connection.execute(text(LOOK_UP), {"id": ""})
-        if (warning := check_months(connection)) and self._clock() >= self._said_until:
-            self._said_until = self._clock() + SAID_FOR
+        if warning and self._clock() >= self._warned_until:
+            self._warned_until = self._clock() + WARN_EVERY
             log.warning("months run out", detail=warning)
+        return None

@@ -111,8 +111,8 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         for each in sockets or []:
             host, port = each.getsockname()[:2]
-            said = {"address": f"{host}:{port}", "model": self._state.model.digest, "version": __version__}
-            log.info("ready", **said, process=os.getpid())
+            about = {"address": f"{host}:{port}", "model": self._state.model.digest, "version": __version__}
+            log.info("ready", **about, process=os.getpid())
         notify("READY=1")
 
     async def on_tick(self, counter: int) -> bool:

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from transcendent.decisions import DOUBTS, Decisions
 from transcendent.gate.batcher import Batcher
 from transcendent.gate.database import DatabaseError
-from transcendent.gate.features import Group, ObjectProblem, read_rows
+from transcendent.gate.features import Problems, read_rows
 from transcendent.gate.intake import Draw, Kept, keep, to_keep
 from transcendent.gate.model import Model
 from transcendent.tables.bad_rows import find_failing
@@ -60,8 +60,8 @@ class Pending:
 class Service:
     """Decides objects with a model, and stores the rejected ones before it answers.
 
-    ``number`` is the model's in the database. Requests are refused while others of more than ``max_waiting``
-    bytes wait.
+    ``number`` is the model's in the database. New requests are refused while more than ``max_waiting`` bytes
+    wait.
     """
 
     def __init__(
@@ -122,13 +122,12 @@ class Service:
             ) from None
 
     def _decide_small(self) -> None:
-        """Answer small requests on the event loop, in one call per turn, or in a thread if that fails.
+        """Answer small requests on the event loop, all in one call; if that fails, a thread answers them.
 
         Handing a request to a thread and back takes longer than most detectors need for one object.
         """
         jobs, self._small = self._small, []
-        read = self._read(jobs)
-        if read and not self._is_answered(read):
+        if (read := self._read(jobs)) and not self._is_answered(read):
             self._deciding.put(read)
 
     def _decide(self, jobs: list[Pending]) -> None:
@@ -156,13 +155,13 @@ class Service:
         self._retrying.put([others[i] for i in unknown])
 
     def _read(self, jobs: list[Pending]) -> list[Pending]:
-        """Read the objects of requests; return the requests that could be read."""
+        """Parse requests, unless that was done before; return those that could be parsed."""
         read = []
         for job in jobs:
             if job.future.cancelled():
                 continue
             try:
-                job.objects = read_objects(job.body, self._max_objects)
+                job.objects = job.objects or read_objects(job.body, self._max_objects)
                 read.append(job)
             except NoJSONError:
                 self._searching.put([job])
@@ -219,47 +218,43 @@ class Service:
 
     def _answer(self, jobs: list[Pending], *, search: bool = False) -> None:
         """Decide the objects of several requests, and set their answers."""
-        objects = [each for job in jobs for each in job.objects]
-        parsed = read_rows(self.model.layout, objects)
+        model, objects = self.model, [each for job in jobs for each in job.objects]
+        parsed = read_rows(model.layout, objects)
         answers: list[dict[str, Any] | None] = [None] * len(objects)
         ends = np.cumsum([len(job.objects) for job in jobs])
         kept: list[tuple[Pending, Kept]] = []
-        for group in parsed.groups:
-            for part, decisions in self._decide_group(group, parsed.problems, search):
+        for read in parsed.groups:
+            group = model.refuse_missing(read, parsed.problems)
+            if len(group.places) == 0:
+                continue
+            found = model.search(group, parsed.problems) if search else [(group, model.decide(group.rows))]
+            for part, decisions in found:
                 places = part.places.tolist()
                 ids = [parsed.ids[place] for place in places]
                 for place, answer in zip(places, to_answers(ids, decisions), strict=True):
                     answers[place] = answer
                 whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
                 senders = [job.sender for job in whose]
-                stored = to_keep(self.model, self._number, self._draw, ids, senders, part.rows, decisions)
+                stored = to_keep(model, self._number, self._draw, ids, senders, part.rows, decisions)
                 kept += [(whose[place], each) for place, each in stored.items()]
         start = 0
         for job, end in zip(jobs, ends.tolist(), strict=True):
-            problems = {p - start: found for p, found in parsed.problems.items() if start <= p < end}
-            job.answer = write_answer(self.model.digest, answers[start:end], parsed.ids[start:end], problems)
+            problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}
+            job.answer = write_answer(model.digest, answers[start:end], parsed.ids[start:end], problems)
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
 
-    def _decide_group(
-        self, group: Group, problems: dict[int, ObjectProblem], search: bool
-    ) -> list[tuple[Group, Decisions]]:
-        group = self.model.refuse_missing(group, problems)
-        if len(group.places) == 0:
-            return []
-        return self.model.search(group, problems) if search else [(group, self.model.decide(group.rows))]
-
     def _commit(self, jobs: list[Pending]) -> None:
-        jobs = [job for job in jobs if not job.future.cancelled()]  # their senders have gone or timed out
+        jobs = [job for job in jobs if not job.future.cancelled()]  # such as those that timed out
         if not jobs:
             return
         self._commit_began = time.monotonic()
         try:
             keep(self._engine, [each for job in jobs for each in job.kept])
         except (SQLAlchemyError, psycopg.Error, DatabaseError) as error:
-            said = str(getattr(error, "orig", error)).partition("\n")[0]  # later lines may quote objects
-            log.error("nothing was kept", error=type(error).__name__, detail=said[:300])
+            detail = str(getattr(error, "orig", error)).partition("\n")[0]  # later lines may quote objects
+            log.error("nothing was kept", error=type(error).__name__, detail=detail[:300])
             for job in jobs:
                 job.error = RefusedError(
                     503, "the database cannot be reached, so nothing was kept: try again later."
@@ -286,13 +281,10 @@ def _split_outliers(jobs: list[Pending], sizes: list[float]) -> tuple[list[Pendi
 
 
 def _finish(jobs: list[Pending]) -> None:
-    """Set the answers of requests, in one call per event loop."""
-    by_loop: dict[Any, list[Pending]] = {}
-    for job in jobs:
-        by_loop.setdefault(job.future.get_loop(), []).append(job)
-    for loop, done in by_loop.items():
+    """Set the answers of requests, in one call of their event loop."""
+    if jobs:
         with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            loop.call_soon_threadsafe(_set_results, done)
+            jobs[0].future.get_loop().call_soon_threadsafe(_set_results, jobs)
 
 
 def _set_results(jobs: list[Pending]) -> None:
@@ -307,12 +299,12 @@ def _set_results(jobs: list[Pending]) -> None:
 
 def read_objects(body: bytes, max_objects: int, *, leniently: bool = False) -> list[Any]:
     """Return the objects of a request; ``leniently`` also reads NaN and other deviations from JSON."""
-    said = _read_leniently(body) if leniently else _read(body)
-    if type(said) is not dict or said.keys() != {"objects"} or type(said["objects"]) is not list:
+    read = _read_leniently(body) if leniently else _read(body)
+    if type(read) is not dict or read.keys() != {"objects"} or type(read["objects"]) is not list:
         raise RefusedError(422, 'the body must be {"objects": [...]} and nothing else.')
-    if (n := len(said["objects"])) > max_objects:
+    if (n := len(read["objects"])) > max_objects:
         raise RefusedError(413, f"{n:,} objects; a request has at most {max_objects:,}: send fewer at once.")
-    return list(said["objects"])
+    return list(read["objects"])
 
 
 def _read(body: bytes) -> Any:
@@ -363,7 +355,7 @@ def to_answers(ids: list[str], decisions: Decisions) -> list[dict[str, Any]]:
 
 
 def write_answer(
-    model: str, answers: list[dict[str, Any] | None], ids: list[Any], problems: dict[int, ObjectProblem]
+    model: str, answers: list[dict[str, Any] | None], ids: list[Any], problems: Problems
 ) -> tuple[int, bytes]:
     """Return status and body: 200, or 422 with the problems and the decisions about the other objects."""
     if not problems:
@@ -377,10 +369,10 @@ def write_answer(
         for place, problem in sorted(problems.items())
     ]
     detail = f"{len(errors)} of {len(answers)} objects cannot be decided; errors says why."
-    said = {"title": "Unprocessable", "status": 422, "detail": detail, "errors": errors}
-    return 422, orjson.dumps({**said, "model": model, "decisions": answers})
+    details = {"title": "Unprocessable", "status": 422, "detail": detail, "errors": errors}
+    return 422, orjson.dumps({**details, "model": model, "decisions": answers})
 
 
-def _as_text(said: str) -> str:
+def _as_text(given: str) -> str:
     """Escape halves of characters, which cannot be written."""
-    return said.encode(errors="backslashreplace").decode()
+    return given.encode(errors="backslashreplace").decode()

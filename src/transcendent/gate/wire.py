@@ -109,19 +109,17 @@ class Items(Message):
     items: list[ItemId] | None = Field(None, max_length=1000)
 
 
-class Resolve(Message):
-    """A label, and the reason for it."""
-
-    label: Label
-    reason: Short | None = None
-    note: Note | None = None
-
-
 class Skip(Message):
     """Why an item is skipped."""
 
     reason: Short | None = None
     note: Note | None = None
+
+
+class Resolve(Skip):
+    """A label, and the reason for it."""
+
+    label: Label
 
 
 class Undo(Message):
@@ -216,4 +214,3 @@ class Health(BaseModel):
     """Whether the gate is alive or ready."""
 
     status: str
-    problem: str | None = None

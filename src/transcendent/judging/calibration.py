@@ -10,15 +10,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent._utils.checks import check_choices
 from transcendent.errors import CalibrationError, CalibrationWarning
-from transcendent.judging.pvalues import (
-    Bags,
-    Form,
-    check_form,
-    credibility_and_confidence,
-    merge_ties,
-    rounding,
-)
+from transcendent.judging.pvalues import Bags, Form, credibility_and_confidence, merge_ties, rounding
 from transcendent.merging import Merging
 from transcendent.thresholds.base import Search, SearchResult
 from transcendent.thresholds.guaranteed import held_out_mask
@@ -80,7 +74,7 @@ class Calibration:
         The label whose p-value is used to search thresholds.
     merging : Merging or None
         The rule that merges members, if there are any.
-    apart : int or None
+    held_out_seed : int or None
         Seed that draws the objects that only test thresholds and are in no bag; None draws no objects.
     """
 
@@ -91,11 +85,11 @@ class Calibration:
     p_value: Form = "paper"
     label: CalibrationLabel = "predicted"
     merging: Merging | None = None
-    apart: int | None = None
+    held_out_seed: int | None = None
 
     def __post_init__(self) -> None:
-        check_form(self.p_value)
-        check_calibration_label(self.label)
+        check_choices(Form, p_value=self.p_value)
+        check_choices(CalibrationLabel, calibration_label=self.label)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out cached values, so that pickles and hashes do not depend on use."""
@@ -120,7 +114,7 @@ class Calibration:
         if len(empty := self.classes[self.counts == 0]):
             raise CalibrationError(
                 f"{user} compares with 30% of the calibration objects, drawn at random, and none of them has "
-                f"the label {abbreviate(empty)}: give more calibration objects of it."
+                f"the label {abbreviate(empty)}: pass more calibration objects of it."
             )
 
     @cached_property
@@ -134,7 +128,7 @@ class Calibration:
         """(n, classes) p-values of the calibration objects, each left out of its own bag."""
         rows = self._bagged
         p = self.bags.left_out_p_values(self.merged[rows], self.actual[rows], self.p_value)
-        if self.apart is None:
+        if self.held_out_seed is None:
             return p
         of_all = self.bags.p_values(self.merged, self.p_value)
         of_all[rows] = p
@@ -144,7 +138,7 @@ class Calibration:
     def tested(self) -> BoolArray:
         """Mask of the objects that only test thresholds and are in no bag."""
         n = len(self.actual)
-        return np.zeros(n, dtype=bool) if self.apart is None else held_out_mask(n, self.apart)
+        return np.zeros(n, dtype=bool) if self.held_out_seed is None else held_out_mask(n, self.held_out_seed)
 
     @property
     def repeated(self) -> int:
@@ -155,16 +149,15 @@ class Calibration:
         tested = self.tested
         if not tested.any():
             return 0
-        scores = [
-            merge_ties(s, rounding(np.sort(s))) for s in self.scores[tested].reshape(tested.sum(), -1).T
-        ]
+        columns = self.scores[tested].reshape(tested.sum(), -1).T
+        scores = [merge_ties(column, rounding(np.sort(column))) for column in columns]
         objects = np.column_stack([*scores, self.actual[tested], self.predicted[tested]])
         return len(objects) - len(np.unique(objects, axis=0))
 
     @cached_property
     def _bagged(self) -> Any:
         """Index of the objects in the bags."""
-        return slice(None) if self.apart is None else ~self.tested
+        return slice(None) if self.held_out_seed is None else ~self.tested
 
     @cached_property
     def _member_bags(self) -> list[Bags]:
@@ -231,12 +224,6 @@ class Calibration:
         return AlphaAssessment(self.classes, self.classes[codes[known]], (codes == actual)[known], p[known])
 
 
-def check_calibration_label(label: Any) -> None:
-    """Refuse an unknown ``calibration_label``."""
-    if label not in ("predicted", "true"):
-        raise ValueError(f"calibration_label must be 'predicted' or 'true', not {label!r}.")
-
-
 def warn_if_reversed(calibrations: Sequence[Calibration], *, stacklevel: int) -> None:
     """Warn about scores, or members, with the wrong sign; no object may be in two calibrations.
 
@@ -296,10 +283,10 @@ def warn_if_coarse(calibrations: Sequence[Calibration], *, stacklevel: int) -> N
     if never := classes[np.min(answers, axis=0) == 0].tolist():
         names = ", ".join(map(repr, never[:5])) + (" …" if len(never) > 5 else "")
         whose = " of some fold" if len(calibrations) > 1 else ""
-        verb = "accepts" if calibrations[0].apart is None else "rejects"
+        verb = "accepted" if calibrations[0].held_out_seed is None else "rejected"
         warnings.warn(
             f"no calibration object{whose} was predicted as {names}: "
-            f"there is nothing to find a threshold on, so it {verb} every such answer.",
+            f"there is nothing to find a threshold on, so every such answer is {verb}.",
             CalibrationWarning,
             stacklevel=stacklevel,
         )

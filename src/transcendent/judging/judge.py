@@ -19,12 +19,7 @@ from transcendent._utils.arrays import (
     warn_of_other_order,
 )
 from transcendent.decisions import Answers, Decisions, Fitted, Learner, Rejector
-from transcendent.judging.calibration import (
-    Calibration,
-    CalibrationLabel,
-    warn_if_coarse,
-    warn_if_reversed,
-)
+from transcendent.judging.calibration import Calibration, CalibrationLabel, warn_if_coarse, warn_if_reversed
 from transcendent.judging.doubt import kinds_of_doubt
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.merging import Bag, Merging, check_absolute
@@ -47,8 +42,7 @@ class ScoreEvaluator(Rejector, BaseEstimator):
     search, p_value, calibration_label
         As for `InductiveEvaluator`.
     weights, bag
-        The weights of stacked scores, and the calibration objects that a merged score is ranked among; as
-        for `CombinedMeasure`.
+        Weights of stacked scores, and the objects a merged score is ranked among; as for `CombinedMeasure`.
     absolute : tuple of int
         Positions of members, such as distances, whose scores have one scale for all classes. With
         ``bag="all"`` they are ranked among all calibration objects.
@@ -201,10 +195,10 @@ class ScoreEvaluator(Rejector, BaseEstimator):
         if not hasattr(self, "calibration_"):
             raise NotFittedError("there are no calibration objects yet: call fit first.")
         search, calibration = resolve_search(search, len(self.classes_)), self.calibration_
-        if search.apart is not None and self.calibration_label == "true":
+        if search.held_out_seed is not None and self.calibration_label == "true":
             raise ValueError("calibration_label='true' leaks the answers: nothing can be guaranteed with it.")
-        if search.apart != calibration.apart:
-            calibration = replace(calibration, apart=search.apart)
+        if search.held_out_seed != calibration.held_out_seed:
+            calibration = replace(calibration, held_out_seed=search.held_out_seed)
             calibration.check_bags("GuaranteedSearch")
         self.result_ = calibration.search(search)
         self.calibration_, self.search_ = calibration, search

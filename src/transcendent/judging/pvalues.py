@@ -9,19 +9,20 @@ scores' size (2⁻¹⁸ if they were computed in single precision). The size is 
 median size of the scores in the bag.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, as_finite, chunks
+from transcendent._utils.checks import check_choices
 from transcendent.errors import CalibrationError
 
 Form = Literal["paper", "plus_one"]
-"""The p-values that evaluators use; `p_values` has a third form."""
+"""The p-values that evaluators use."""
+AnyForm = Literal["paper", "plus_one", "smoothed"]
 
 _CHUNK = 1 << 16
 _ROWS = 1 << 20
@@ -31,11 +32,7 @@ _SINGLE = 2.0**-18
 
 
 def p_values(
-    scores: Any,
-    calibration_scores: Any,
-    *,
-    p_value: Literal["paper", "plus_one", "smoothed"] = "paper",
-    random_state: Any = None,
+    scores: Any, calibration_scores: Any, *, p_value: AnyForm = "paper", random_state: Any = None
 ) -> FloatArray:
     """Return the p-values of ``scores`` (one class) against the calibration scores of that class.
 
@@ -62,8 +59,8 @@ def p_values(
     """
     bag = np.sort(as_finite(calibration_scores, "calibration_scores", ndim=1))
     queries, noise = as_finite(scores, "scores", ndim=1), rounding(bag)
+    check_choices(AnyForm, p_value=p_value)
     if p_value != "smoothed":
-        check_form(p_value, (*get_args(Form), "smoothed"))
         return _p_values_of_class(queries, bag, noise, p_value)
     uniforms = check_random_state(random_state).random_sample(len(queries))
     at_least = len(bag) - np.searchsorted(bag, noise.lowered(queries), side="left")
@@ -89,12 +86,13 @@ class Rounding:
 
 def rounding(bag: FloatArray) -> Rounding:
     """Estimate the rounding of the scores in a sorted bag."""
-    some = bag[:: -(-len(bag) // _SAMPLE)]
+    sample = bag[:: -(-len(bag) // _SAMPLE)]
     with np.errstate(over="ignore"):
         # Whole numbers survive the cast in either precision, so they prove nothing.
-        single = np.array_equal(some, some.astype(np.float32)) and not np.array_equal(some, np.rint(some))
-    middle = len(some) // 2
-    return Rounding(_SINGLE if single else _DOUBLE, float(np.partition(np.abs(some), middle)[middle]))
+        single = np.array_equal(sample, sample.astype(np.float32))
+        single = single and not np.array_equal(sample, np.rint(sample))
+    middle = len(sample) // 2
+    return Rounding(_SINGLE if single else _DOUBLE, float(np.partition(np.abs(sample), middle)[middle]))
 
 
 def merge_ties(values: FloatArray, noise: Rounding) -> FloatArray:
@@ -127,7 +125,7 @@ class Bags:
             raise CalibrationError(
                 f"no calibration object has the label {empty[0]!r}, so it has no p-values "
                 f"(classes without calibration objects: {empty[:10]}). "
-                "Give calibration data that holds every class the detector can predict."
+                "Pass calibration objects of every class that the detector can predict."
             )
         bags = tuple(np.sort(scores[codes == c, c]) for c in range(len(classes)))
         if pooled:
@@ -157,7 +155,7 @@ class Bags:
     def left_out_p_values(self, scores: FloatArray, codes: IntArray, p_value: Form = "paper") -> FloatArray:
         """Return (n, classes) p-values of the calibration objects, each compared with all others.
 
-        The only object of a class has none to be compared with: its p-value is NaN.
+        The only object of a class cannot be compared with others: its p-value is NaN.
         """
         out, all_rows = self.p_values(scores, p_value), np.arange(len(codes))
         for c, bag in enumerate(self.scores):
@@ -179,12 +177,6 @@ def credibility_and_confidence(p: FloatArray, predicted: IntArray) -> tuple[Floa
     others = p.copy()
     others[rows, predicted] = -np.inf
     return credibility, 1.0 - others.max(axis=1)
-
-
-def check_form(p_value: Any, forms: Sequence[str] = get_args(Form)) -> None:
-    """Refuse an unknown form of p-value."""
-    if p_value not in forms:
-        raise ValueError(f"p_value must be one of {tuple(forms)}, not {p_value!r}.")
 
 
 def _p_values_of_class(queries: FloatArray, bag: FloatArray, noise: Rounding, p_value: str) -> FloatArray:

@@ -22,6 +22,7 @@ from transcendent.leave_one_out.shared import member_blocks, refuse_if
 _ACCURATE = 1e-7
 """Smallest share of a value that may remain after a subtraction: half of the digits are then correct."""
 
+_SINGULAR = "the within-class covariance is nearly singular"
 _DEFICIENT = "the covariance of a class is nearly singular"
 
 
@@ -66,11 +67,13 @@ def _downdates(lda: Any, rows: FloatArray, groups: list[IntArray], means: FloatA
         covariance = sum(scatters, start=zeros) / len(rows)
         factor, least = _factor(lda, covariance, means)
         divisor = _pooled_divisor(lda, covariance, len(rows))
+        # Without x the scatter is smaller by n_c / (n_c - 1) (x - mean)(x - mean)ᵀ, and the divisor by one.
         factor *= np.sqrt(len(rows) / (divisor - 1))
         for size in sizes:
             yield _Downdate(factor, size / (size - 1) / (divisor - 1), least, size)
         return
-    # Classes are weighted by the given priors, not by their sizes, so the downdates differ.
+    # Classes are weighted by the given priors, not by their sizes: without x, the covariance of its class is
+    # (scatter - n / (n - 1) (x - mean)(x - mean)ᵀ) / (n - 1), and the others do not change.
     shares = [prior / size for prior, size in zip(lda.priors_, sizes, strict=True)]
     covariance = sum((share * scatter for share, scatter in zip(shares, scatters, strict=True)), start=zeros)
     for members, mean, share, size in zip(groups, means, shares, sizes, strict=True):
@@ -118,12 +121,8 @@ def _factor(lda: Any, covariance: FloatArray, means: FloatArray) -> tuple[FloatA
     else:  # drops eigenvalues of the covariance itself up to machine precision
         spectrum = np.maximum(eigvalsh(covariance), np.finfo(float).tiny)
         least = max(_ACCURATE / smallest, 1e-11 * spectrum[-1] / spectrum[0])
-    _check_remainder(1.0, least)
+    refuse_if(least >= 1, _SINGULAR)
     return cholesky(covariance, lower=True), least
-
-
-def _check_remainder(remainder: float, least: float) -> None:
-    refuse_if(remainder <= least, "the within-class covariance is nearly singular")
 
 
 def _linear_scores(
@@ -136,7 +135,7 @@ def _linear_scores(
     """
     deviations = _whiten(downdate.factor, rows - means[c])
     remainders = 1 - downdate.weight * (deviations**2).sum(axis=1)
-    _check_remainder(remainders.min(), downdate.least_remainder)
+    refuse_if(remainders.min() <= downdate.least_remainder, _SINGULAR)
     stretch = downdate.weight / remainders
     # All points below are relative to the mean of class c with all its rows.
     points = np.repeat(_whiten(downdate.factor, means - means[c])[None], len(rows), axis=0)
@@ -183,9 +182,8 @@ def quadratic_discriminant(qda: Any, X: Any, y: AnyArray) -> LeftOut:
         gaussian = _Gaussian.of_class(qda, c, rows, np.flatnonzero(own))
         for cut, part in shared.blocks(rows):
             densities[cut, c] = gaussian.log_densities(part, own[cut])
-    answers = shared.density_answers(
-        shared.left_out_log_priors(codes, len(qda.classes_), qda.priors), densities
-    )
+    priors = shared.left_out_log_priors(codes, len(qda.classes_), qda.priors)
+    answers = shared.density_answers(priors, densities)
     return LeftOut(qda.classes_, **answers | shared.score_answers(answers["predict_joint_log_proba"]))
 
 

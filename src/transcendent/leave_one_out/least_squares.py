@@ -35,7 +35,7 @@ def ridge(classifier: Any, X: Any, y: AnyArray) -> LeftOut:
     single = np.size(classifier.alpha) == 1 and np.all(classifier.alpha)
     refuse_if(not single, "an alpha of 0, or one per class, is not supported")
     rows, codes = shared.rows_and_codes(classifier, X, y)
-    refuse_if(min(rows.shape) > MAX_ORDER, f"both rows and columns are more than {MAX_ORDER}")
+    refuse_if(min(rows.shape) > MAX_ORDER, f"there are more than {MAX_ORDER} rows and columns")
     targets = shared.one_vs_rest(codes, len(classifier.classes_))
     # An intercept without penalty is equivalent to centring rows and targets.
     level = targets.mean(axis=0) if classifier.fit_intercept else np.zeros(targets.shape[1])
@@ -59,6 +59,7 @@ def _primal(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tupl
     fits, left_out = np.empty_like(targets), np.empty_like(targets)
     for cut, part in dense_blocks(rows):
         deviations = part - centre
+        # xᵀ (XᵀX + alpha)⁻¹ x, and 1 / n of the mean that the intercept follows
         leverages = (factored.squared_norms(deviations) + centred / n)[:, None]
         refuse_if(leverages.max() > _MAX_LEVERAGE, "a row is fitted by a coefficient of its own")
         own = leverages * targets[cut]
@@ -89,6 +90,7 @@ def _dual(rows: Any, targets: FloatArray, alpha: float, centred: bool) -> tuple[
     inverse[np.diag_indices(n)] = share
     remainders = (diagonal - share)[:, None]
     left_out: FloatArray = -blas.dsymm(1.0, inverse, targets, lower=1) / remainders
+    # Residuals are alpha (B t)_i, and left-out ones (B t)_i / B_ii.
     return targets - alpha * remainders * (targets - left_out), left_out
 
 
@@ -104,7 +106,7 @@ def _kernel(rows: Any, centred: bool) -> FloatArray:
     columns = rows.T.tocsr()
     for cut in block_slices(n, n):
         kernel[cut] = (take_rows(rows, cut) @ columns).toarray()
-    if centred:
+    if centred:  # (I - 11ᵀ/n) K (I - 11ᵀ/n), since centred sparse rows would be dense
         means = kernel.mean(axis=0)
         kernel -= means
         kernel -= (means - means.mean())[:, None]

@@ -121,6 +121,7 @@ class _LogisticProblem:
     def curvatures(self, outputs: FloatArray) -> FloatArray:
         """Return the derivatives of the means: an (outputs, outputs) matrix per row."""
         chances, means = softmax(outputs @ self.basis.T, axis=1), self.means(outputs)
+        # The covariance of the targets: E[t tᵀ] - E[t] E[t]ᵀ, where t is the row of the basis for a class.
         squares = np.einsum("nk,km,kl->nml", chances, self.basis, self.basis, optimize=True)
         return np.asarray(squares - means[:, :, None] * means[:, None, :])
 
@@ -222,6 +223,7 @@ class _LeavingOut:
         changes = np.einsum("nml,nl->nm", without, self.slopes)
         own, left = np.linalg.norm(kernels, axis=(1, 2)), np.linalg.norm(without, axis=(1, 2))
         with np.errstate(all="ignore"):
+            # With H the Hessian without the row, the step is H⁻¹ x g: its squared length is gᵀ xᵀ H⁻¹ x g.
             length = np.sqrt((changes * self.slopes).sum(axis=1))
             t = self.spread * length * np.sqrt(left / own * own.max())
             errors = np.sqrt(left) * length * np.expm1(t) * np.exp(t)
@@ -238,11 +240,9 @@ class _LeavingOut:
         units = np.zeros((d, m, b, m))
         for a in range(m):
             units[:, a, :, a] = part.T
-        responses = self._solve(units.reshape(d * m, b * m)).reshape(d, m, b, m)
+        solved = cho_solve(self.factor, units.reshape(d * m, b * m), check_finite=False)
+        responses = solved.reshape(d, m, b, m)
         return part, responses, np.einsum("bd,dmbl->bml", part, responses, optimize=True)
-
-    def _solve(self, right: FloatArray) -> FloatArray:
-        return np.asarray(cho_solve(self.factor, right, check_finite=False))
 
     def _iterate(self, left_out: IntArray) -> FloatArray:
         """Return the changes of the rows' own outputs, NaN where the steps do not converge."""
@@ -256,12 +256,13 @@ class _LeavingOut:
         pulls, others = np.zeros((2, d * m, len(left_out)))
         for _ in range(_ROUNDS):
             b, taken = len(active), left_out[active]
+            # (H - x_i W_i x_iᵀ) δ = x_i slope_i is solved as H δ = x_i (slope_i + W_i δ_i).
             slopes = self.slopes[taken] + np.einsum("bml,bl->bm", self.weights[taken], own)
             steps = others.reshape(d, m, b) + np.einsum("dmbl,bl->dmb", responses[:, :, active], slopes)
             moved = (problem.rows @ steps.reshape(d, m * b)).reshape(n, m, b)
             excess, largest = self._excess(moved, taken)
             new_pulls = (problem.rows.T @ excess.reshape(n, m * b)).reshape(d * m, b)
-            change = self._solve(new_pulls - pulls)
+            change = cho_solve(self.factor, new_pulls - pulls, check_finite=False)
             own_pull = np.einsum("bd,dmb->bm", part[active], change.reshape(d, m, b))
             own_change = np.einsum("bml,bl->bm", implicit[active], own_pull)
             squares = ((new_pulls - pulls) * change).sum(axis=0)
@@ -278,6 +279,7 @@ class _LeavingOut:
 
     def _excess(self, moved: FloatArray, left_out: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the errors of the linear prediction of slopes, and the largest change of a score."""
+        # -cost (mean(f + δ) - mean(f)) + W δ, built in place
         bends = self.problem.means(self.outputs[:, :, None] + moved)
         bends -= self.means[:, :, None]
         bends *= -self.costs[:, None, None]

@@ -33,6 +33,7 @@ def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
         for c, group in enumerate(groups):
             deviations, variances = part - group.mean, np.tile(group.variance, (len(part), 1))
             own = codes[cut] == c
+            # Without x the mean is mean - (x - mean) / (n - 1), so x is n / (n - 1) times as far from it.
             deviations[own] *= group.size / (group.size - 1)
             variances[own] = group.variances_without(left_out[own])
             variances += smoothing[:, None]
@@ -74,7 +75,8 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     """Remove each row from the counts of its class."""
     alpha, rows, codes, densities = _start(bayes, X, y)
     refuse_if(alpha.ndim, "BernoulliNB with an array of alphas is not supported")
-    counted = bayes.binarize is not None or all(_is_binary(part) for _, part in blocks(rows))
+    values = rows.data if sp.issparse(rows) else rows
+    counted = bayes.binarize is not None or ((values == 0) | (values == 1)).all()
     refuse_if(not counted, "binarize=None with features other than 0 and 1 is not supported")
     sizes, counts = bayes.class_count_[:, None], bayes.feature_count_
     full = _bernoulli_weights(counts, counts, sizes, alpha)
@@ -84,9 +86,8 @@ def bernoulli(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     for cut, part in blocks(rows):
         present = part if bayes.binarize is None else binarize(part, threshold=bayes.binarize)
         positions = np.arange(present.shape[0]), codes[cut]
-        log_chances = present @ full[0].T + full[1]
-        log_chances[positions] = (present @ own[0].T + own[1])[positions]
-        densities[cut] = log_chances
+        densities[cut] = present @ full[0].T + full[1]
+        densities[cut][positions] = (present @ own[0].T + own[1])[positions]
     return _finish(bayes, codes, densities)
 
 
@@ -105,11 +106,6 @@ def _bernoulli_weights(
     return present - absent, absent.sum(axis=1)
 
 
-def _is_binary(rows: Any) -> bool:
-    values = rows.data if sp.issparse(rows) else rows
-    return bool(((values == 0) | (values == 1)).all())
-
-
 @register(MultinomialNB, kind="exact")
 def multinomial(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     """Remove each row from the counts of its class."""
@@ -118,15 +114,15 @@ def multinomial(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     totals = (counts + alphas).sum(axis=1)
     for cut, part in blocks(rows):
         present, members = sp.csr_array(part).astype(np.float64), codes[cut]
-        log_chances = np.asarray(present @ bayes.feature_log_prob_.T)
+        densities[cut] = present @ bayes.feature_log_prob_.T
+        # In its own class: Σ x_j log(count_j - x_j + α_j) - Σ x_j log(total - Σ x_j), over the row's entries.
         positions = np.repeat(np.arange(len(members)), np.diff(present.indptr))
         counted = counts[members[positions], present.indices]
         smoothed = _rest(counted, present.data, alphas[present.indices])
         lengths = present.sum(axis=1)
         own = np.bincount(positions, present.data * np.log(smoothed), minlength=len(members))
         lost = lengths * np.log(_rest(totals[members], lengths, 0))
-        log_chances[np.arange(len(members)), members] = own - lost
-        densities[cut] = log_chances
+        densities[cut][np.arange(len(members)), members] = own - lost
     return _finish(bayes, codes, densities)
 
 

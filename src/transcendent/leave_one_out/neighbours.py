@@ -83,5 +83,6 @@ def _scaled_squares(model: Any, rows: Any, codes: IntArray) -> FloatArray:
         variances = np.where(constant, 1, remaining / (spare - 1))
         for c, centroid in enumerate(centroids):
             scaled[cut, c] = ((part - centroid) ** 2 / variances).sum(axis=1)
+    # Its own centroid moves, too: x is n / (n - 1) times as far from it.
     scaled[np.arange(len(codes)), codes] *= (sizes / (sizes - 1))[codes] ** 2
     return scaled

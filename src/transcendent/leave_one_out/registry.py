@@ -43,10 +43,9 @@ class LeftOut:
         self.classes_: AnyArray = np.asarray(classes)
         self._answers = {name: np.asarray(values) for name, values in answers.items()}
         if predict is None:
-            values: AnyArray = next(iter(self._answers.values()))
-            predict = self.classes_[
-                (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1)
-            ]
+            values = next(iter(self._answers.values()))
+            codes = (values > 0).astype(np.intp) if values.ndim == 1 else values.argmax(axis=1)
+            predict = self.classes_[codes]
         self._answers["predict"] = np.asarray(predict)
 
     def __getattr__(self, name: str) -> Callable[[Any], AnyArray]:

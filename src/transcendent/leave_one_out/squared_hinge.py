@@ -160,11 +160,12 @@ class _DualKernel:
         size = self.inside.shape[0], self.outside.shape[0]
         crossed = f"{size[0]} rows inside the margin times {size[1]} outside"
         refuse_if(size[0] * size[1] > MAX_CROSSED, f"{crossed} is above {MAX_CROSSED:,}")
+        # Between inside and outside: X₁ H⁻¹ X₂ᵀ = (I - X₁ X₁ᵀ A) X₁ X₂ᵀ = W⁻¹ A X₁ X₂ᵀ.
         self.across = np.empty(size)
         for cut in self._cuts(size[0]):
             self.across[cut] = self._outwards(self.inverse[cut] / self.weight[cut, None])
         self.beyond = RowCache((size[1], size[1]), self._beyond)
-        own = (1.0 - np.diag(self.inverse) / self.weight) / self.weight
+        own = (1.0 - np.diag(self.inverse) / self.weight) / self.weight  # the diagonal of `_within`
         self.squares = np.concatenate([own, self._outer_squares()])
 
     def block(self, rows: IntArray, columns: IntArray) -> FloatArray:
@@ -189,6 +190,7 @@ class _DualKernel:
         return kernel
 
     def _outer_squares(self) -> FloatArray:
+        """Return the diagonal of K outside the margin: |x|² - x X₁ᵀ A X₁ xᵀ, with A X₁ X₂ᵀ = W ``across``."""
         squares = np.asarray(row_norms(self.outside, squared=True))
         for cut in chunks(len(squares), rows_at_once(len(self.weight))):
             products = dense(self.outside[cut] @ self.inside_t)
@@ -200,6 +202,7 @@ class _DualKernel:
         return _transposed_product(self.outside, self.inside.T @ np.ascontiguousarray(combinations.T))
 
     def _beyond(self, o: IntArray) -> FloatArray:
+        """Return rows of K outside the margin: X₂ X₂ᵀ - X₂ X₁ᵀ A X₁ X₂ᵀ."""
         kernel = np.empty((len(o), self.outside.shape[0]))
         for cut in self._cuts(len(o)):
             direct = dense(self.outside[o[cut]] @ self.outside_t)

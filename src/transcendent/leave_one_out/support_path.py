@@ -194,6 +194,8 @@ class Tableau:
             self.kept.clear()
         place = self.place[rows]
         on = place >= 0
+        # A change of β off the margin moves e by K, and β on the margin by -M⁻¹ K, which keeps e = 0 there. A
+        # change of e on the margin moves β there by M⁻¹.
         changes, direct = -self.kernel[:, rows].T @ self.inverse, self.dual.rows(rows)
         changes[on], direct[on] = self.inverse[place[on]], 0.0
         self.kept.update(zip(rows.tolist(), self.responses(changes, direct), strict=True))

@@ -52,12 +52,12 @@ def support_vectors(svm: Any, X: Any, y: AnyArray) -> LeftOut:
     unsupported = several and svm.decision_function_shape != "ovr"
     refuse_if(unsupported, "SVC has a shortcut only for decision_function_shape='ovr'")
     kernel, of_class = _kernel(svm), shared.class_costs(svm, y)
-    rows, codes = shared.rows_and_codes(
-        svm, X, y
-    )  # after _kernel: with other kernels rows need not be numbers
+    rows, codes = shared.rows_and_codes(svm, X, y)  # with kernels that are refused, rows may not be numbers
     costs = of_class[codes]
     pairs = list(combinations(range(n_classes), 2))
-    fitted = _pairwise_values(svm, rows)
+    # Values are positive for the first class of a pair; scikit-learn negates them for two classes.
+    pairwise = copy(svm).set_params(decision_function_shape="ovo").decision_function(rows)
+    fitted = pairwise if several else -pairwise[:, None]
     values = np.empty((len(codes), len(pairs)))
     votes = np.zeros((len(codes), n_classes))
     for k, pair in enumerate(pairs):
@@ -81,12 +81,6 @@ def hinge(
 
     start = np.where(sides * fitted[:, k] < 1, sides * costs, 0.0)
     return _decisions(kernel, rows, sides, costs, start, fitted[:, k], codes)
-
-
-def _pairwise_values(svm: Any, X: Any) -> FloatArray:
-    """Return the decision values of each class against each later one, positive for the first."""
-    values = copy(svm).set_params(decision_function_shape="ovo").decision_function(X)
-    return np.asarray(-values[:, None] if values.ndim == 1 else values)
 
 
 def _kernel(svm: Any) -> Kernel:

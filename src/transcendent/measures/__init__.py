@@ -4,12 +4,7 @@ from transcendent.measures.auto import choose_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.combined import CombinedMeasure as CombinedMeasure
 from transcendent.measures.density import Density
-from transcendent.measures.distance import (
-    CentroidDistance,
-    NeighbourDistance,
-    NeighbourRatio,
-    NeighbourShare,
-)
+from transcendent.measures.distance import CentroidDistance, NeighbourDistance, NeighbourRatio, NeighbourShare
 from transcendent.measures.drift import drift_measure
 from transcendent.measures.ensemble import TreeDisagreement
 from transcendent.measures.margin import Margin

@@ -1,6 +1,6 @@
 """A measure that merges several measures of the same objects."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -53,12 +53,7 @@ class CombinedMeasure(Measure):
     """
 
     def __init__(
-        self,
-        measures: Sequence[Any],
-        *,
-        weights: Any = None,
-        bag: Bag = "class",
-        random_state: Any = None,
+        self, measures: Sequence[Any], *, weights: Any = None, bag: Bag = "class", random_state: Any = None
     ) -> None:
         self.measures = measures
         self.weights = weights
@@ -102,8 +97,8 @@ class CombinedMeasure(Measure):
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Return (n, classes, members) scores."""
-        members = self._members(estimator)
-        return _stacked(members, [member.scores(estimator, X) for member in members], len(estimator.classes_))
+        scored = ((member, member.scores(estimator, X)) for member in self._members(estimator))
+        return _stacked(scored, len(estimator.classes_))
 
     @property
     def left_out_is_exact(self) -> bool:
@@ -112,10 +107,8 @@ class CombinedMeasure(Measure):
 
     def left_out_scores(self, answers: Any, X: Any, y: Any) -> FloatArray:
         """Return (n, classes, members) left-out scores, if every member has them."""
-        members = self._members(answers)
-        return _stacked(
-            members, [member.left_out_scores(answers, X, y) for member in members], len(answers.classes_)
-        )
+        scored = ((member, member.left_out_scores(answers, X, y)) for member in self._members(answers))
+        return _stacked(scored, len(answers.classes_))
 
     def implied_labels(self, estimator: Any, scores: FloatArray) -> IntArray | None:
         """Return the detector's answers if the scores of a member determine them, else None."""
@@ -148,7 +141,8 @@ def _of(member: Any, attribute: str, default: Any) -> Any:
     return getattr(from_name(member), attribute, default)
 
 
-def _stacked(members: list[Measure], scores: list[FloatArray], n_classes: int) -> FloatArray:
-    shape = (len(scores[0]), n_classes)
-    pairs = zip(members, scores, strict=True)
-    return np.stack([checked_scores(member, own, shape) for member, own in pairs], axis=-1)
+def _stacked(scored: Iterable[tuple[Measure, FloatArray]], n_classes: int) -> FloatArray:
+    """Return the scores of all members as one array."""
+    pairs = list(scored)
+    shape = (len(pairs[0][1]), n_classes)
+    return np.stack([checked_scores(member, scores, shape) for member, scores in pairs], axis=-1)

@@ -66,7 +66,7 @@ class Detector(NamedTuple):
             scores = self._checked(left_out, answers.classes_, X, rows)
         except MeasureError:
             kind, measure = type(classifier).__name__, type(self.measure).__name__
-            raise NoShortcutError(f"that for {kind} does not give what {measure} needs") from None
+            raise NoShortcutError(f"the one for {kind} does not give what {measure} needs") from None
         codes = encode_labels(answers.predict(rows), answers.classes_, "predict")
         return _in_sorted_order(answers.classes_, codes, scores)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from transcendent._utils.arrays import FloatArray, as_finite
+from transcendent._utils.checks import check_shares
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def kept_shares(credibility: FloatArray, rejection_rate: float) -> FloatArray:
 
     It is 1 or 0, except for equally credible objects at the limit.
     """
-    if not 0 <= rejection_rate <= 1:
-        raise ValueError(f"rejection_rate must be a share between 0 and 1, not {rejection_rate!r}.")
+    check_shares(ends="included", rejection_rate=rejection_rate)
     _, levels, counts = np.unique(-credibility, return_inverse=True, return_counts=True)
     n_kept = (1 - rejection_rate) * len(credibility)
     if abs(n_kept - round(n_kept)) <= 4 * np.spacing(float(len(credibility))):  # as (1 - 0.7) * 10 is

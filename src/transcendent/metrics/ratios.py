@@ -43,10 +43,6 @@ class Tally:
         correct = np.diagonal(confusion, axis1=-2, axis2=-1)
         return cls(correct, confusion.sum(axis=-1), confusion.sum(axis=-2))
 
-    def of_class(self, c: int) -> "Tally":
-        """Return the counts of one class."""
-        return Tally(self.correct[..., c], self.actual[..., c], self.predicted[..., c])
-
     def __sub__(self, other: "Tally") -> "Tally":
         return Tally(
             self.correct - other.correct, self.actual - other.actual, self.predicted - other.predicted
@@ -130,13 +126,14 @@ class _OfClass(_SubsetRatio):
     of: Subset = "kept"
 
     def _tally(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Tally:
-        position = position_of(self.pos_label, classes)
-        if position is None:
+        c = position_of(self.pos_label, classes)
+        if c is None:
             raise ValueError(
                 f"{type(self).__name__} with {len(classes)} classes needs a pos_label: pass one of "
                 f"{abbreviate(classes)}, or use Accuracy() or MacroF1()."
             )
-        return super()._tally(kept, rejected, classes).of_class(position)
+        tally = super()._tally(kept, rejected, classes)
+        return Tally(tally.correct[..., c], tally.actual[..., c], tally.predicted[..., c])
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,9 +28,9 @@ class AuditEstimate(NamedTuple):
 
 
 def estimate_error(wrong: BoolArray, chance: FloatArray, n: int) -> AuditEstimate:
-    """Estimate the share of wrong answers among n from those that were labelled, each with its chance."""
+    """Estimate the share of wrong answers among n, given labelled ones and their chances of being chosen."""
     drawn = chance < 1
-    # Two more answers of either kind, so that few labels without an error do not give an interval of width 0.
+    # With two extra answers of either kind, a few labels without errors do not give an interval of width 0.
     share = (np.sum(wrong[drawn]) + 2) / (np.sum(drawn) + 4)
     variance = share * (1 - share) * np.sum((1 - chance[drawn]) / chance[drawn] ** 2)
     error, half = float(np.sum(wrong / chance)) / n, float(1.96 * np.sqrt(variance)) / n
@@ -38,7 +38,7 @@ def estimate_error(wrong: BoolArray, chance: FloatArray, n: int) -> AuditEstimat
 
 
 def drawn_in_every_period(accepted: IntArray, labelled: IntArray, drawn: IntArray) -> bool:
-    """Return whether every period with unlabelled accepted objects has drawn ones, given periods of each."""
+    """Return whether every period with unlabelled accepted objects has drawn ones; all given by period."""
     n = int(accepted.max(initial=-1)) + 1
     unseen = np.bincount(accepted, minlength=n) - np.bincount(labelled, minlength=n)
     return bool(np.isin(np.flatnonzero(unseen), drawn).all())

@@ -1,4 +1,4 @@
-"""A monitor of drift, without labels: are new objects still like those of calibration?"""
+"""Drift without labels: are new objects still like the calibration objects?"""
 
 import json
 import math
@@ -14,7 +14,8 @@ from transcendent._utils.extras import extra
 from transcendent._utils.provenance import digest
 from transcendent.decisions import Answers, Decisions, declared
 from transcendent.judging.judge import ScoreEvaluator
-from transcendent.monitoring.alarms import Alarm, Evidence, JointEvidence, Rule
+from transcendent.monitoring.alarms import Alarm
+from transcendent.monitoring.evidence import Evidence, JointEvidence, Rule
 from transcendent.monitoring.history import History
 from transcendent.monitoring.martingales import Betting
 from transcendent.monitoring.movers import Features, Movers
@@ -47,12 +48,12 @@ class Settings(NamedTuple):
 
 
 class DriftMonitor:
-    """Watches a stream of objects without labels, and raises an alarm when it is unlike calibration.
+    """Watches a stream of unlabelled objects, and raises an alarm when they are unlike calibration objects.
 
     It collects evidence against "nothing has changed"; 100 means that a false alarm is at most 1% likely. If
     objects are exchangeable with the calibration objects, P(ever a false alarm) ≤ 1 / ``threshold`` (with
-    ``rule="ville"``). No alarm does not mean no drift, and drift does not mean that answers got worse: for
-    that, see `HarmMonitor`.
+    ``rule="ville"``). No alarm does not mean no drift, and drift does not mean worse answers: for those, see
+    `HarmMonitor`.
 
     Credibility is not uniform even without drift, so the monitor computes p-values of its own. An object's
     credibility among 30% of the calibration objects is ranked among the other 70% and all earlier objects
@@ -62,21 +63,10 @@ class DriftMonitor:
 
     Attributes
     ----------
-    n : int
-        Number of objects so far.
-    log_value : float
-        Logarithm of the evidence: the mean over all objects together and those of each predicted label, so
-        that a change in a rare label is seen.
-    log_values : dict
-        Logarithm of the evidence of each predicted label alone.
-    alarm : Alarm or None
-        The first alarm.
-    alarms : dict
-        The first alarm of each predicted label alone. The bound on false alarms holds for each separately.
     rejections : Rejections
-        A test of whether more is rejected than calibration explains: ``rejected`` of ``n`` objects, their
-        ``rate``, the share ``calibrated`` that calibration rejected, the share ``expected`` at most, and the
-        first ``alarm``.
+        A test of whether the rejection rate is higher than in calibration: the numbers ``n`` and
+        ``rejected``, their ``rate``, the rate ``calibrated``, the highest rate ``expected`` without drift,
+        and the first ``alarm``.
     history : History
         Lists of ``log_value`` and of the number ``rejected`` in ``columns``, after the numbers of objects in
         ``at``; at most 512 points.
@@ -108,13 +98,13 @@ class DriftMonitor:
         self._judge = judge_of(rejector)
         calibration, seed = self._judge.calibration_, self.settings.random_state
         self._watched = self._judge, calibration, self._judge.result_
-        self._reference = replace(calibration, apart=seed, p_value="paper")
+        self._reference = replace(calibration, held_out_seed=seed, p_value="paper")
         self._reference.check_bags("a monitor")
         ranked = held_out_mask(len(calibration.actual), seed)
         codes = calibration.predicted[ranked]
         levels = to_levels(self._reference.p_values[ranked, codes])
         self._stream = PValueStream.of(codes, levels, len(calibration.classes), seed)
-        self._evidence = JointEvidence.start(len(calibration.classes), *self.settings[:3])
+        self._evidence = JointEvidence.of(len(calibration.classes), *self.settings[:3])
         self.rejections = Rejections.of(calibration, self._judge.result_, self.settings.threshold)
         self._features: Features | None = None
         self.history = History()
@@ -145,14 +135,14 @@ class DriftMonitor:
         threshold : float
             The evidence that raises an alarm.
         X : array, sparse matrix or frame, or None
-            Rows like those that trained; if given, `movers` compares features with them.
+            The training rows, or rows like them, with which `movers` compares features.
         random_state : int
             Seeds the split of the calibration objects, and the breaking of ties.
         """
         monitor = cls(rejector, Settings(betting, rule, threshold, random_state))
         if X is not None:
             if rejector.judges_scores:
-                raise ValueError("a rejector of scores sees no features that could move: leave out X.")
+                raise ValueError("a rejector that judges scores has no features to compare: leave out X.")
             rejector.answer(take_rows(X, slice(0, 1)))  # raises if the columns are not those of fit
             monitor._features = Features.of(X)
         return monitor
@@ -202,7 +192,7 @@ class DriftMonitor:
 
     @property
     def log_value(self) -> float:
-        """Logarithm of the evidence against "nothing has changed"."""
+        """Logarithm of the evidence: the mean over all objects together and over each predicted label."""
         return self._evidence.log_value
 
     @property
@@ -217,7 +207,10 @@ class DriftMonitor:
 
     @property
     def alarms(self) -> dict[Any, Alarm]:
-        """The first alarm of each predicted label that has one; ``at`` counts the answers with that label."""
+        """The first alarm of each predicted label alone; ``at`` counts the answers with that label.
+
+        The bound on false alarms holds for each label separately.
+        """
         return {label: evidence.alarm for label, evidence in self._by_label() if evidence.alarm is not None}
 
     def _by_label(self) -> Iterator[tuple[Any, Evidence]]:
@@ -228,7 +221,8 @@ class DriftMonitor:
 
         The columns are ``names`` (or positions), ``effect``, the means in ``training`` and ``now``, and
         ``p_values``. The effect is the difference of the means in standard deviations (Cohen's d). A p-value
-        is the chance of such a move without drift (normal approximation) times the number of features.
+        is the probability of such a difference without drift (normal approximation) times the number of
+        features.
         """
         if self._features is None:
             raise ValueError(
@@ -264,7 +258,7 @@ class DriftMonitor:
                     "a new monitor by DriftMonitor.of after learn, recalibrate or rethreshold."
                 )
             n_labels, rules = len(monitor.classes), monitor.settings[:3]
-            monitor._evidence = JointEvidence.from_json(state["evidence"], n_labels, *rules)
+            monitor._evidence = JointEvidence.of(n_labels, *rules, state["evidence"])
             monitor._stream = monitor._stream.resumed(state["counts"], monitor.n)
             monitor.rejections = monitor.rejections.resumed(state["rejections"], monitor.n)
             monitor.history = History.from_json(state["history"], monitor.n, "log_value", "rejected")
@@ -308,7 +302,7 @@ def judge_of(rejector: Any) -> ScoreEvaluator:
     if not declared(rejector).can_be_monitored:
         raise ValueError(
             f"a monitor watches an InductiveEvaluator or a ScoreEvaluator, not {type(rejector).__name__}: "
-            "it needs calibration objects that the detector has not seen, and their way to decide."
+            "it needs calibration objects that the detector has not seen, and an unchanged decide."
         )
     check_is_fitted(rejector)
     (judge,) = declared(rejector).fitted.judges

@@ -1,10 +1,10 @@
 """The error among accepted answers from a random audit, with an alarm when it exceeds a promise.
 
-Each audited answer is wrong with an unknown chance. For each number λ the expected capital
-exp(λ · wrong) / (1 + m (exp λ − 1))^labels does not grow if the mean chance is m. This holds however the
-chance changes from batch to batch, since the logarithm is concave, and for draws without replacement, which
-vary less. The mean of such capitals ever reaches c with probability at most 1 / c. The interval consists of
-the values m for which it stays below 1 / delta.
+Let m be the mean probability that an audited answer is wrong. For every λ, a bettor's capital
+exp(λ · wrong) / (1 + m (exp λ − 1))^labels does not grow on average. This holds even if the probability
+changes from batch to batch, since the logarithm is concave, and for draws without replacement, which vary
+less. The mean of such capitals ever reaches c with probability at most 1 / c (Ville's inequality). The
+interval has all values of m for which that mean is below 1 / delta.
 """
 
 import json
@@ -16,7 +16,8 @@ import numpy as np
 from scipy.optimize import brentq
 from sklearn.isotonic import IsotonicRegression
 
-from transcendent._utils.arrays import FloatArray, check_shares, encode_labels, missing_rows
+from transcendent._utils.arrays import FloatArray, encode_labels, missing_rows
+from transcendent._utils.checks import check_shares
 from transcendent.decisions import Decisions
 from transcendent.monitoring.alarms import Alarm
 from transcendent.monitoring.audit import AuditEstimate
@@ -39,31 +40,31 @@ _PENALTIES = -np.log1p(-_SMALL_BETS) - _SMALL_BETS
 
 @dataclass
 class HarmMonitor:
-    """Watches the error among accepted answers by a random audit of them.
+    """Estimates the error among accepted answers from a random audit; raises an alarm if it is too high.
 
-    Batches of accepted answers, such as those of a day, are audited one after the other: some answers of each
-    are drawn at random and labelled. Do not pass labels of rejected objects, or of objects chosen in another
-    way: they say nothing about accepted answers.
+    Accepted answers are audited in batches, such as one per day: some answers of each batch are drawn at
+    random and labelled. Do not pass labels of rejected objects, or of objects chosen in another way: they say
+    nothing about accepted answers.
 
-    If the chance of an error never exceeds ``promised``, P(ever an alarm) ≤ ``delta``. The interval is for
-    the mean error of the batches, each weighted by its number of audited answers.
+    If the probability of an error never exceeds ``promised``, P(ever an alarm) ≤ ``delta``. The interval is
+    for the mean error of the batches, each weighted by its number of audited answers.
 
-    The alarm and, slightly, the interval depend on the batches: evidence is compared after each batch, and
-    harm is assumed to begin with one. The same labels in other batches raise an alarm sooner, later or not at
-    all. P(ever a false alarm) ≤ ``delta`` holds if the batches do not depend on the labels, such as one batch
-    a day: fix them beforehand, and do not try several.
+    The alarm and, slightly, the interval depend on the batches, since evidence is checked at the end of each
+    and harm is assumed to begin with one. The same labels in other batches may raise an alarm sooner, later
+    or not at all. So fix the batches before any label is known, such as one per day: trying
+    several breaks the bound.
 
     Parameters
     ----------
     promised : float
         The largest acceptable error among accepted answers.
     delta : float
-        Chance that an alarm is ever false, and that the interval ever fails.
+        Probability that a false alarm is ever raised, and that the interval ever misses the error.
 
     Attributes
     ----------
     labels, wrong, batches : int
-        Numbers of audited answers so far, of wrong ones among them, and of batches.
+        Numbers of audited answers, of wrong ones among them, and of batches so far.
     alarm : Alarm or None
         The first alarm; ``at`` counts audited answers.
     log_value : float
@@ -105,7 +106,7 @@ class HarmMonitor:
     history: History = field(default_factory=History)
 
     def __post_init__(self) -> None:
-        check_shares(promised=self.promised, delta=self.delta)
+        check_shares(ends="excluded", promised=self.promised, delta=self.delta)
         self.promised, self.delta = float(self.promised), float(self.delta)
 
     def update(self, wrong: Any, *, doubt: Any = None, all_doubt: Any = None) -> None:
@@ -116,13 +117,16 @@ class HarmMonitor:
         wrong : bool array of shape (audited,)
             Whether each audited answer is wrong.
         doubt, all_doubt : arrays of shape (audited,) and (accepted,), or None
-            Estimates of the chance of an error, such as those of `expected_errors`, for the audited answers
-            and for all accepted answers of the batch. Good estimates make the interval narrower; bad ones
-            leave it valid.
+            Estimated probability of an error, as from `expected_errors`, for each audited and for each
+            accepted answer of the batch. Good estimates make the interval narrower; with bad ones it is still
+            valid.
         """
-        errors = _as_bools(wrong)
-        if len(errors) == 0:
+        array = np.asarray(wrong)
+        if array.ndim != 1 or len(missing_rows(array)) or not np.isin(array, (0, 1)).all():
+            raise ValueError("wrong must be an array of True or False, one per audited answer.")
+        if len(array) == 0:
             return
+        errors = array.astype(np.float64)
         self._adjust(errors, doubt, all_doubt)
         before = self._log_capitals()
         self.labels, self.wrong = self.labels + len(errors), self.wrong + int(errors.sum())
@@ -137,8 +141,7 @@ class HarmMonitor:
             return AuditEstimate(math.nan, 0.0, 1.0, 0)
         limit = -math.log(self.delta)
         best = min(max(self.adjusted / self.labels, 0.0), 1.0)
-        share = self.wrong / self.labels
-        inside = min((best, share), key=self._log_interval_capital)
+        inside = min((best, self.wrong / self.labels), key=self._log_interval_capital)
         if self._log_interval_capital(inside) > limit:  # the interval is empty; rare if the draw was random
             return AuditEstimate(best, inside, inside, self.labels)
         low, high = 0.0, 1.0
@@ -149,11 +152,11 @@ class HarmMonitor:
         return AuditEstimate(best, low, high, self.labels)
 
     def _log_capitals(self) -> FloatArray:
-        """Return the logarithm of the capital of each bet that there are more errors than promised."""
+        """Return the log capital of each bet that there are more errors than promised."""
         return np.asarray(_BETS * self.wrong - self.labels * np.log1p(self.promised * np.expm1(_BETS)))
 
     def _bet(self, before: FloatArray, after: FloatArray) -> None:
-        """Split the capital over all batches at which harm could begin, and raise the alarm."""
+        """Split the capital over the batches at which harm can begin; raise the alarm if it is enough."""
         t = self.batches  # batch t gets the share 1 / (t (t + 1)); those of later batches sum to 1 / (t + 1)
         starts = -before - math.log(t * (t + 1))
         if self.log_starts:
@@ -165,16 +168,22 @@ class HarmMonitor:
             self.alarm = Alarm(self.labels, self.log_value)
 
     def _adjust(self, errors: FloatArray, doubt: Any, all_doubt: Any) -> None:
-        """Add the errors, corrected by how far the doubt of the drawn answers is from that of all."""
+        """Add the errors, corrected by the difference in doubt between the drawn answers and all of them."""
         if (doubt is None) != (all_doubt is None):
-            raise ValueError("doubt and all_doubt are compared with each other: give both or none.")
-        own, of_all = _as_shares(doubt, len(errors)), _as_shares(all_doubt, None)
-        if doubt is not None and (len(of_all) < len(own) or own.max() > of_all.max()):
-            raise ValueError("all_doubt must be of all accepted answers, the audited ones among them.")
-        mean, highest = (float(of_all.mean()), float(of_all.max())) if len(of_all) else (0.0, 0.0)
+            raise ValueError("doubt and all_doubt are compared with each other: pass both or neither.")
+        none = np.zeros(len(errors))
+        own, of_all = (none if d is None else np.asarray(d, dtype=np.float64) for d in (doubt, all_doubt))
+        valid = all(d.ndim == 1 and ((d >= 0) & (d <= 1)).all() for d in (own, of_all))
+        if not valid or len(own) != len(errors):
+            raise ValueError(
+                "doubt and all_doubt must be probabilities: one per audited, and one per accepted answer."
+            )
+        if len(of_all) < len(own) or own.max() > of_all.max():
+            raise ValueError("all_doubt must have all accepted answers, including the audited ones.")
+        mean, highest = float(of_all.mean()), float(of_all.max())
         adjusted = errors - own + mean
-        # Bets on adjusted errors are valid with any guess of their mean that is made before the labels are
-        # known, if no adjusted error is more than 1 away from it.
+        # Bets on adjusted errors are valid with any guess of their mean that does not use their labels, if
+        # no adjusted error is more than 1 away from it.
         expected = self.adjusted / self.labels if self.labels else 0.0
         expected = min(max(expected, mean), max(mean, 1 - highest))
         self.adjusted += float(adjusted.sum())
@@ -224,9 +233,9 @@ class HarmMonitor:
 
 
 def expected_errors(rejector: Any, decisions: Decisions) -> FloatArray:
-    """Estimate the chance that each answer is wrong, from the calibration objects of its class.
+    """Estimate the probability that each answer is wrong, from the calibration objects of its class.
 
-    The share of errors is assumed to fall with credibility. Under drift the estimates are wrong, but the
+    The share of errors is assumed to fall as credibility rises. Under drift the estimates are wrong, but the
     interval of a `HarmMonitor` that uses them stays valid.
 
     Parameters
@@ -250,23 +259,3 @@ def expected_errors(rejector: Any, decisions: Decisions) -> FloatArray:
             model.fit(credibility[rows], calibration.actual[rows] != c)
             out[own] = model.predict(decisions.credibility[own])
     return out
-
-
-def _as_bools(wrong: Any) -> FloatArray:
-    array = np.asarray(wrong)
-    if array.ndim != 1 or len(missing_rows(array)) or not np.isin(array, (0, 1)).all():
-        raise ValueError(
-            "wrong must be an array of True or False: of each audited answer, whether it is wrong."
-        )
-    return array.astype(np.float64)
-
-
-def _as_shares(doubt: Any, n: int | None) -> FloatArray:
-    if doubt is None:
-        return np.zeros(0 if n is None else n)
-    array = np.asarray(doubt, dtype=np.float64)
-    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all() or (n is not None and len(array) != n):
-        raise ValueError(
-            "doubt and all_doubt must be chances from 0 to 1, one per audited or accepted answer."
-        )
-    return array

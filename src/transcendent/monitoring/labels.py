@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from transcendent._utils.arrays import BoolArray, FloatArray, IntArray
+from transcendent._utils.checks import check_shares
 from transcendent.decisions import Decisions
 
 _SALT = 2023  # the draw does not depend on data made with the same seed
@@ -27,13 +28,6 @@ class LabelPlan(NamedTuple):
     rows: IntArray
     probabilities: FloatArray
     audited: BoolArray
-
-    @classmethod
-    def of(cls, chosen: IntArray, audited: IntArray, chance: float, audit_chance: float = 1.0) -> "LabelPlan":
-        """Merge chosen and audited objects, each with the chance it had."""
-        rows = np.concatenate([chosen, audited])
-        order, is_audited = np.argsort(rows), np.arange(len(rows)) >= len(chosen)
-        return cls(rows[order], np.where(is_audited, audit_chance, chance)[order], is_audited[order])
 
     @classmethod
     def spend(
@@ -58,8 +52,11 @@ class LabelPlan(NamedTuple):
         audited = trusted[:audits]
         others = ranked[~np.isin(ranked, np.concatenate([chosen, audited]))]
         chosen = np.concatenate([chosen, first(n - len(chosen) - len(audited), others)])
+        rows = np.concatenate([chosen, audited])
+        order, is_audited = np.argsort(rows), np.arange(len(rows)) >= len(chosen)
         chance = len(chosen) / max(len(ranked), 1) if drawn else 1.0
-        return cls.of(chosen, audited, chance, len(audited) / max(len(trusted), 1))
+        chances = np.where(is_audited, len(audited) / max(len(trusted), 1), chance)
+        return cls(rows[order], chances[order], is_audited[order])
 
 
 def plan_labels(decisions: Decisions, labels: int, *, audit: float = 0.2, random_state: int) -> LabelPlan:
@@ -92,8 +89,7 @@ def plan_labels(decisions: Decisions, labels: int, *, audit: float = 0.2, random
     >>> len(plan.rows), int(plan.audited.sum())
     (80, 16)
     """
-    if not 0 <= audit <= 1:
-        raise ValueError(f"audit must be a share between 0 and 1, not {audit!r}.")
+    check_shares(ends="included", audit=audit)
     if not isinstance(labels, int | np.integer) or labels < 1:
         raise ValueError(f"labels must be a whole number of at least 1, not {labels!r}.")
     rejected, accepted = np.flatnonzero(decisions.rejected), np.flatnonzero(decisions.accepted)

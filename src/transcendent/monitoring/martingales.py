@@ -1,4 +1,4 @@
-"""Bets against uniform p-values, whose capital grows when objects stop being like calibration.
+"""Bets against uniform p-values. Their capital grows when objects stop being like calibration objects.
 
 If p-values are independent and uniform, each capital is a martingale that starts at 1. It then ever reaches c
 with probability at most 1/c (Ville's inequality). All arithmetic goes object by object, so results do not
@@ -20,7 +20,7 @@ Betting = Literal["jumper", "mixture"]
 HUNDRED = 100
 _JUMP = 0.1
 _EPSILONS = np.array([[-1], [-0.5], [0], [0.5], [1]])
-_MIN_P = 2.0**-60  # a p-value of 0 would end in infinite capital
+_MIN_P = 2.0**-60  # a p-value of 0 would give infinite capital
 _UNDERFLOW = 1e-280
 _ROUNDING = 1e-6
 
@@ -34,7 +34,7 @@ class Martingale(ABC):
 
     @abstractmethod
     def update(self, p: FloatArray) -> FloatArray:
-        """Bet on p-values, one after the other; return the logarithm of the capital after each."""
+        """Bet on one or more p-values in their order; return the logarithm of the capital after each."""
 
     @abstractmethod
     def is_possible(self) -> bool:
@@ -78,8 +78,6 @@ class Jumper(Martingale):
 
     def update(self, p: FloatArray) -> FloatArray:
         """Bet on p-values, one after the other; return the logarithm of the capital after each."""
-        if len(p) == 0:
-            return p
         before, hundreds = self.n % HUNDRED, -(-(self.n % HUNDRED + len(p)) // HUNDRED)
         new = slice(before, before + len(p))
         factors = np.ones((5, hundreds * HUNDRED))
@@ -125,8 +123,7 @@ class Mixture(Martingale):
         steps = -np.log(np.maximum(p, _MIN_P))
         surprise = np.cumsum(np.concatenate([[self.surprise], steps]))[1:]
         values = _log_mixture(self.n + np.arange(1.0, len(p) + 1), surprise)
-        if len(p):
-            self.n, self.surprise, self.log_value = self.n + len(p), float(surprise[-1]), float(values[-1])
+        self.n, self.surprise, self.log_value = self.n + len(p), float(surprise[-1]), float(values[-1])
         return values
 
 
@@ -136,8 +133,8 @@ MARTINGALES: dict[str, type[Martingale]] = {"jumper": Jumper, "mixture": Mixture
 def _log_mixture(n: FloatArray, s: FloatArray) -> FloatArray:
     """Return the logarithm of the integral of ε^n e^((1−ε) s) over ε from 0 to 1.
 
-    It is a lower incomplete gamma function. That underflows where s is small beside n; there the integral is
-    computed as 1F1(1, n + 2, s) / (n + 1).
+    It is a lower incomplete gamma function. That underflows where s is small compared with n; there the
+    integral is computed as 1F1(1, n + 2, s) / (n + 1).
     """
     gamma = gammainc(n + 1, s)
     small = gamma < _UNDERFLOW

@@ -101,10 +101,10 @@ class Features:
 
     @classmethod
     def of(cls, X: Any) -> "Features":
-        """Start with rows like those that trained."""
+        """Start with training rows, or rows like them."""
         names, rows = _numbers(X)
         if rows.shape[0] < 2:
-            raise ValueError("X has fewer than two rows: give more to compare features with.")
+            raise ValueError("X has fewer than two rows: pass more to compare features with.")
         first = np.zeros(len(names)) if sp.issparse(rows) else np.nan_to_num(rows[0], posinf=0, neginf=0)
         training, now = (Moments(first, *np.zeros((3, len(first)))) for _ in range(2))
         training.update(rows)
@@ -164,12 +164,12 @@ def _numbers(X: Any, names: list[Any] | None = None) -> tuple[list[Any], Any]:
         rows = X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
         return list(range(rows.shape[1])), rows
     wanted = known if names is None else names
-    columns = {name: _as_numbers(take_column(X, known.index(name))) for name in wanted if name in known}
+    columns = {name: _as_floats(take_column(X, known.index(name))) for name in wanted if name in known}
     numbers = {name: column for name, column in columns.items() if column is not None}
     return list(numbers), np.column_stack([np.empty((len(X), 0)), *numbers.values()])
 
 
-def _as_numbers(column: AnyArray) -> FloatArray | None:
+def _as_floats(column: AnyArray) -> FloatArray | None:
     """Return a column as floats, NaN for missing values; None if it holds other values than numbers."""
     if column.dtype.kind == "O" and not any(isinstance(value, str) for value in column.tolist()):
         column = column.copy()

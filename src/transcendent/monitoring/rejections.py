@@ -21,9 +21,9 @@ class Rejections:
     """The number of rejected objects, and an alarm when there are more than calibration explains.
 
     A sequential test that the rejection rate is at most ``expected``. If objects are exchangeable with
-    calibration that is true with probability 1 - 1 / (2 threshold), whatever thresholds were chosen there. So
-    P(ever a false alarm) ≤ 1 / threshold. This is proven for thresholds on the credibility of one measure; it
-    is an approximation for merged measures, and for thresholds on both credibility and confidence.
+    calibration, it is with probability 1 - 1 / (2 threshold), whatever thresholds were chosen there. So
+    P(ever a false alarm) ≤ 1 / threshold. This is proven for thresholds on the credibility of one measure,
+    and an approximation for merged measures and for thresholds on both credibility and confidence.
     """
 
     calibrated: float
@@ -38,8 +38,8 @@ class Rejections:
     def of(cls, calibration: Calibration, result: SearchResult, threshold: float) -> "Rejections":
         """Start from the calibration objects and thresholds of a rejector."""
         n, n_classes = len(calibration.actual), len(calibration.classes)
-        # The inequality of Dvoretzky, Kiefer and Wolfowitz, for each class. It bounds all thresholds at once,
-        # so it holds for the one that a search chose on the same objects.
+        # The Dvoretzky–Kiefer–Wolfowitz inequality for each class. It bounds all thresholds at once, so it
+        # holds for the one that a search chose on the same objects.
         margin = n_classes * math.sqrt(math.log(2 * n_classes * threshold) / (2 * n))
         return cls(result.rejection_rate, min(1.0, result.rejection_rate + margin), threshold)
 
@@ -76,4 +76,4 @@ class Rejections:
 
     def __repr__(self) -> str:
         rate = f"{self.rate:.1%}" if self.n else "nothing"
-        return f"{rate} rejected (calibration {self.calibrated:.1%}, which explains {self.expected:.1%})"
+        return f"{rate} rejected (calibration {self.calibrated:.1%}, expected at most {self.expected:.1%})"

@@ -34,7 +34,7 @@ class MonitorDisplay(Display):
     rejected_until, rejection_rate : arrays of shape (bins,)
         Number of objects at the end of each bin, and the share rejected in it.
     calibrated, expected : float
-        Share rejected in calibration, and the largest share that calibration explains.
+        Share rejected in calibration, and the largest share expected without drift.
     labels, error, low, high : arrays of shape (batches,)
         Number of accepted answers audited so far, the error among them, and its interval; empty without a
         `HarmMonitor`.
@@ -85,6 +85,7 @@ class MonitorDisplay(Display):
         ends = np.unique(np.linspace(0, len(at), min(_BINS, len(at)) + 1).astype(int))
         n, rejected = np.append(0, at), np.append(0, points["rejected"])
         audit = {} if harm is None else harm.history.columns
+        audited = {key: np.array(audit.get(key, ())) for key in ("labels", "error", "low", "high")}
         return cls(
             objects=at,
             log10_value=np.array(points["log_value"]) / math.log(10),
@@ -94,11 +95,8 @@ class MonitorDisplay(Display):
             rejection_rate=np.diff(rejected[ends]) / np.diff(n[ends]),
             calibrated=drift.rejections.calibrated,
             expected=drift.rejections.expected,
-            labels=np.array(audit.get("labels", ()), dtype=np.intp),
-            error=np.array(audit.get("error", ())),
-            low=np.array(audit.get("low", ())),
-            high=np.array(audit.get("high", ())),
             promised=math.nan if harm is None else harm.promised,
+            **audited,
         )
 
     def _draw(self, *axes: Any) -> None:

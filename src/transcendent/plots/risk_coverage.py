@@ -91,12 +91,8 @@ class RiskCoverageDisplay(Display):
         legend_beside(ax)
 
     def _note(self) -> str:
-        kept_nothing = np.array(self.rejectors, dtype=object)[np.isnan(self.chosen_risk)]
-        return (
-            f"No large marker, since nothing was kept: {', '.join(kept_nothing)}."
-            if len(kept_nothing)
-            else ""
-        )
+        names = [name for name, risk in zip(self.rejectors, self.chosen_risk, strict=True) if np.isnan(risk)]
+        return f"No large marker, since nothing was kept: {', '.join(names)}." if names else ""
 
 
 def _pooled_risk(curves: Sequence[RiskCoverage], coverage: FloatArray) -> FloatArray:

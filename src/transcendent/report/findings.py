@@ -184,12 +184,9 @@ def _versus_chance(o: ErrorCounts) -> Literal["more", "fewer", "unclear"]:
 
 def _unevenness(result: Backtest) -> Unevenness | None:
     """Find periods that chance does not explain, at twice or 10 points above the quietest quarter."""
-    first = next(iter(result.answers.values()))
-    n = len(result.periods)
-    all_rejected = np.bincount(result.period[~first.accepted], minlength=n)
-    all_objects = np.bincount(result.period, minlength=n)
-    with_objects = np.flatnonzero(all_objects)
-    rejected, objects = all_rejected[with_objects], all_objects[with_objects]
+    rejects = next(iter(result.answers.values())).rejected
+    with_objects, of_period, objects = np.unique(result.period, return_inverse=True, return_counts=True)
+    rejected = np.bincount(of_period[rejects], minlength=len(objects))
     rates = rejected / objects
     quiet = float(np.quantile(rates, 0.25))
     limit = max(2 * quiet, quiet + _FAR_ABOVE)

@@ -74,7 +74,7 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
 
 
 def write_report(result: Backtest, path: Any, *, title: str | None = None, verbose: bool = True) -> Path:
-    """Write the page of `render_report` to a file, completely or not at all.
+    """Write the page of `render_report` to a file, completely or not at all; return its path.
 
     Parameters
     ----------
@@ -84,11 +84,6 @@ def write_report(result: Backtest, path: Any, *, title: str | None = None, verbo
         The file. An existing file is replaced, and a missing folder is created.
     verbose : bool
         Whether to show the elapsed time on a terminal or in a notebook.
-
-    Returns
-    -------
-    Path
-        The file.
     """
     target = Path(path)
     with parallel.working("writing the page", verbose=verbose):

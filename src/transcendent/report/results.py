@@ -106,8 +106,8 @@ def alarm_results(f: Findings) -> Results:
     threshold = next(iter(f.monitors.values())).threshold
     notes = [
         "While objects are exchangeable with calibration objects, the probability that an alarm of a kind is "
-        f"ever raised is at most 1 in {threshold:,.0f}. If the rejector learns, that holds from one time to "
-        "the next. No alarm does not mean no drift, and drift does not mean worse answers.",
+        f"ever raised is at most 1 in {threshold:,.0f}. If the rejector learns, that holds until it "
+        "learns again. No alarm does not mean no drift, and drift does not mean worse answers.",
         *_notes_on_dashes(rows),
     ]
     columns = ["Rejector", "Unlike calibration", "More rejected than calibration explains"]

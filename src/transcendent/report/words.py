@@ -16,10 +16,7 @@ _EVALUATORS = {
         "InductiveEvaluator",
         "inductive conformal evaluator, calibrated on training objects that its detector was not fitted on",
     ),
-    "CCE": (
-        "CrossConformalEvaluator",
-        "cross-conformal evaluator, a vote of several inductive ones",
-    ),
+    "CCE": ("CrossConformalEvaluator", "cross-conformal evaluator, a vote of several inductive ones"),
     "TCE": (
         "TransductiveEvaluator",
         "transductive conformal evaluator, calibrated on all training objects, each scored by a detector "
@@ -318,9 +315,10 @@ def _metric_of_kept(f: Findings) -> str:
 
 
 def _undefined(f: Findings, subset: str) -> str:
+    missing = f"since class {positive_name(f)} neither occurs nor is predicted"
     if subset == "all":
-        return f"F1 is undefined, since class {positive_name(f)} neither occurs nor is predicted"
-    return f"F1 of the kept answers is undefined, since none of them is or is called class {positive_name(f)}"
+        return f"F1 is undefined, {missing}"
+    return f"F1 of the kept answers is undefined, {missing} among them"
 
 
 def _heading(name: Any) -> str:

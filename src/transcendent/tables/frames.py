@@ -16,7 +16,7 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray
 from transcendent._utils.extras import extra
-from transcendent._utils.text import suggestion
+from transcendent._utils.text import some, suggestion
 from transcendent.tables.objects import Objects, have
 
 _LONGEST_VALUE = (1 << 31) - 1
@@ -49,11 +49,10 @@ class ColumnError(ValueError):
         if len(missing) == 1:
             hint = suggestion(missing[0], there) if there else "."
             if key == "features":
-                hint = hint.replace("; there are", "; besides the features there are")
+                hint = hint.replace("; choose from", "; besides the features it has")
             super().__init__(f"{where} has no column {missing[0]!r}{hint}")
         else:
-            names = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
-            super().__init__(f"{where} lacks {len(missing)} columns: {names}.")
+            super().__init__(f"{where} lacks {len(missing)} columns: {some(missing, 5)}.")
         self.key = key
 
 

@@ -20,14 +20,8 @@ from transcendent._utils.extras import extra
 from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
 from transcendent._utils.text import some
 from transcendent.decisions import Answers, declared, is_rejector
+from transcendent.temporal import checkpoints
 from transcendent.temporal.bias import find_biases, positive_label, report_biases
-from transcendent.temporal.checkpoints import (
-    check_place,
-    discard,
-    finished,
-    open_checkpoints,
-    remove_checkpoints,
-)
 from transcendent.temporal.labelling import Retraining
 from transcendent.temporal.periods import Calendar, TimeSplit, time_split
 from transcendent.temporal.repeated import RepeatedBacktest, repeat
@@ -174,7 +168,12 @@ def backtest(
     run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
     with locating:  # here, so that errors name rows of X rather than rows of a period
         if isinstance(random_state, Sequence | np.ndarray):
-            _warn_of_own_seeds(named)
+            if own := [name for name, rejector in named.items() if has_own_seed(rejector)]:
+                warnings.warn(
+                    f"{some(own)}: a random_state that is set is the same in every run, so the intervals do "
+                    "not cover its effect. Leave it at None.",
+                    stacklevel=2,
+                )
             return repeat(partial(run_seed, several=True), random_state, folder)
         return run_seed(random_state, folder)
 
@@ -194,26 +193,18 @@ def _run_seed(
     named = {name: seeded(rejector, seed) for name, rejector in rejectors.items()}
     described = {name: describe(rejector) for name, rejector in named.items()}
     manifest = plain(run.manifest | {"rejectors": described, "random_state": seed})
-    checkpoints = None
+    alone, note = effective_n_jobs(n_jobs) == 1, f", seed {seed}" if several else ""
+    run = replace(run, manifest=manifest, random_state=seed, verbose=verbose and alone, note=note)
     if folder is not None:
         extra("pyarrow", "frames")
-        check_place(Path(folder))
+        place = Path(folder)
+        checkpoints.check_place(place)
         manifest["fingerprints"] = {name: fingerprint(name, rejector) for name, rejector in named.items()}
         if fresh:
-            discard(Path(folder))
-        if (done := finished(Path(folder), manifest)) is not None:
+            checkpoints.discard(place)
+        if (done := checkpoints.finished(place, manifest)) is not None:
             return done
-        checkpoints = open_checkpoints(Path(folder), manifest)
-    alone = effective_n_jobs(n_jobs) == 1
-    note = f", seed {seed}" if several else ""
-    run = replace(
-        run,
-        manifest=manifest,
-        random_state=seed,
-        checkpoints=checkpoints,
-        verbose=verbose and alone,
-        note=note,
-    )
+        run = replace(run, checkpoints=checkpoints.open_checkpoints(place, manifest))
     outcomes = parallel.run(
         run_rejector,
         named.items(),
@@ -226,17 +217,8 @@ def _run_seed(
     result = _collect(run, dict(zip(named, outcomes, strict=True)))
     if folder is not None:
         result.save(folder)
-        remove_checkpoints(Path(folder))
+        checkpoints.remove_checkpoints(Path(folder))
     return result
-
-
-def _warn_of_own_seeds(rejectors: dict[str, Any]) -> None:
-    if own := [name for name, rejector in rejectors.items() if has_own_seed(rejector)]:
-        warnings.warn(
-            f"{some(own)}: a random_state that is set is the same in every run, so the intervals do not "
-            "cover its chance. Leave it at None.",
-            stacklevel=3,
-        )
 
 
 def _check_learning(rejectors: Mapping[str, Any], retrain: Retraining) -> None:

@@ -198,10 +198,10 @@ def _class_windows(times: AnyArray, is_positive: BoolArray | None, rows: IntArra
     if is_positive is None:
         return None
     when = np.unique(times[rows], return_inverse=True)[1]
-    ours, others = when[is_positive[rows]], when[~is_positive[rows]]
-    if len(ours) == 0 or len(others) == 0:
+    positives, others = when[is_positive[rows]], when[~is_positive[rows]]
+    if len(positives) == 0 or len(others) == 0:
         return None
-    test = ks_2samp(ours, others, method="asymp")
+    test = ks_2samp(positives, others, method="asymp")
     apart = float(test.statistic)
     if apart < _APART or test.pvalue > _CHANCE:
         return None

@@ -121,11 +121,9 @@ def time_split(
     calibrates = np.zeros(len(when), dtype=bool)
     if calibration is not None:
         calibrates = trains & (when >= _boundary(when, calibration))
-    _check_not_empty(when, trains & ~calibrates, "train", train)
-    _check_not_empty(when, tested, "test", train)
-    if calibration is not None:
-        _check_not_empty(when, calibrates, "calibrate", calibration)
-    first, second, test = (_in_order(when, rows) for rows in (trains & ~calibrates, calibrates, tested))
+    first = _in_order(when, trains & ~calibrates, "train", train)
+    test = _in_order(when, tested, "test", train)
+    second = test[:0] if calibration is None else _in_order(when, calibrates, "calibrate", calibration)
     periods = _cut_calendar(when[test], period, end, test) if period else cut_periods(when[test], None)
     if period:
         used = np.flatnonzero(trains | tested)
@@ -137,9 +135,7 @@ def time_split(
 def training_rows(times: Any, train: Any, period: Calendar | None) -> IntArray:
     """Return the rows of a training window in the order of time, whether or not any come later."""
     when = as_dates(times) if period else _labels(times)
-    trains, _, _ = _windows(when, train)
-    _check_not_empty(when, trains, "train", train)
-    return _in_order(when, trains)
+    return _in_order(when, _windows(when, train)[0], "train", train)
 
 
 def in_order_of_time(times: AnyArray) -> AnyArray:
@@ -174,7 +170,7 @@ def _misplaced(names: list[str]) -> tuple[str, str] | None:
 
 
 def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
-    """Return the rows that train, the rows to test, and the end of training (None of a mask)."""
+    """Return the rows that train, the rows to test, and the end of training (None for a mask)."""
     if isinstance(train, tuple) and len(train) == 2:
         start, end = (_boundary(when, t) for t in train)
         return np.asarray((when >= start) & (when < end)), np.asarray(when >= end), end
@@ -206,15 +202,13 @@ def _boundary(when: AnyArray, time: Any) -> Any:
         raise ValueError(f"{time!r} is not a date: write 2024-09-01 or 2024-09.") from None
 
 
-def _in_order(when: AnyArray, chosen: BoolArray) -> IntArray:
+def _in_order(when: AnyArray, chosen: BoolArray, purpose: str, given: Any) -> IntArray:
+    """Return the positions of the chosen rows in the order of time; raise if there are none."""
     rows = np.flatnonzero(chosen)
-    return rows[np.argsort(when[rows], kind="stable")]
-
-
-def _check_not_empty(when: AnyArray, chosen: BoolArray, purpose: str, given: Any) -> None:
-    if not chosen.any():
+    if len(rows) == 0:
         first, last = first_and_last(when)
         raise ValueError(f"no rows to {purpose} on with {given!r}; times run from {first} to {last}.")
+    return rows[np.argsort(when[rows], kind="stable")]
 
 
 def _cut_calendar(

@@ -83,9 +83,9 @@ class RepeatedBacktest:
             if not (Path(folder) / f"seed-{seed}/manifest.json").exists():
                 raise FileNotFoundError(f"{folder}/seed-{seed} has no finished backtest: run it again.")
         results = {seed: Backtest.load(Path(folder) / f"seed-{seed}") for seed in numbers}
-        runs = {seed: _common_settings(result) for seed, result in results.items()}
-        for seed, run in runs.items():
-            if run != runs[numbers[0]]:
+        first = _common_settings(results[numbers[0]])
+        for seed, result in results.items():
+            if _common_settings(result) != first:
                 raise ValueError(f"{folder}: seed-{seed} and seed-{numbers[0]} are different backtests.")
         return cls(results)
 

@@ -20,6 +20,7 @@ from transcendent._utils.arrays import (
     encode_labels,
     rows_by_code,
 )
+from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent._utils.listing import Listing, figure
@@ -48,7 +49,7 @@ FILES = ("table.parquet", "decisions.parquet", "labelled.parquet", "manifest.jso
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Backtest:
-    """The decisions of rejectors over time, one per test object, and all metrics of them.
+    """The decisions of rejectors about the test objects, and their metrics over time.
 
     Attributes
     ----------
@@ -158,8 +159,7 @@ class Backtest:
 
         The objects of each period are resampled with their decisions. NaN where the metric is undefined.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be a share between 0 and 1 such as 0.95, not {level!r}.")
+        check_shares(ends="excluded", level=level)
         undefined = np.isnan(self.series(rejector, metric, subset))
         generator = np.random.default_rng(random_state)
         position = SUBSETS.index(subset)
@@ -170,10 +170,13 @@ class Backtest:
             ]
         )
         values[:, undefined] = np.nan
-        areas = np.array([area_under_time(row).value for row in values])
-        low, high = _quantiles(values, level)
-        (area_low,), (area_high,) = _quantiles(areas[:, None], level)
-        return low, high, (float(area_low), float(area_high))
+        columns = np.column_stack([values, [area_under_time(row).value for row in values]])
+        low, high = np.full((2, columns.shape[1]), np.nan)
+        defined = ~np.isnan(columns).all(axis=0)
+        if defined.any():
+            tail = (1 - level) / 2
+            low[defined], high[defined] = np.nanquantile(columns[:, defined], [tail, 1 - tail], axis=0)
+        return low[:-1], high[:-1], (float(low[-1]), float(high[-1]))
 
     def risk_coverage(self, rejector: str) -> list[RiskCoverage]:
         """Return the risk–coverage curve of each period."""
@@ -369,10 +372,7 @@ class Backtest:
 
     @cached_property
     def _predicted(self) -> dict[str, IntArray]:
-        return {
-            name: encode_labels(answer.labels, self.classes, "labels")
-            for name, answer in self.answers.items()
-        }
+        return {name: encode_labels(d.labels, self.classes, "labels") for name, d in self.answers.items()}
 
     @cached_property
     def _metrics(self) -> dict[str, dict[str, FloatArray]]:
@@ -438,16 +438,6 @@ class Backtest:
         return row
 
 
-def _quantiles(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Return both ends of each column's central interval; NaN for a column without values."""
-    low, high = np.full((2, values.shape[1]), np.nan)
-    there = ~np.isnan(values).all(axis=0)
-    if there.any():
-        tail = (1 - level) / 2
-        low[there], high[there] = np.nanquantile(values[:, there], [tail, 1 - tail], axis=0)
-    return low, high
-
-
 def headline(result: Backtest) -> str:
     """Return one line with the numbers of objects and periods, and the positive class."""
     span = f"{result.periods[0]} to {result.periods[-1]}"
@@ -457,9 +447,7 @@ def headline(result: Backtest) -> str:
 
 def shown_groups(pos_label: Any) -> dict[str, dict[str, str]]:
     """Return the columns of the summary to show, with headings, by group."""
-    if pos_label is not None:
-        return _SHOWN
-    return _SHOWN | {"rejected of": {"rejection_rate": "all"}}
+    return _SHOWN if pos_label is not None else _SHOWN | {"rejected of": {"rejection_rate": "all"}}
 
 
 def _read_labelled(path: Path, rejectors: Iterable[str]) -> dict[str, dict[str, AnyArray]]:

@@ -80,14 +80,9 @@ class Run:
             joined = joining(labelled, self.y, train)
         rows = np.concatenate([train, joined])
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", CopiesWarning
-            )  # it would come in every period; find_biases reports copies
+            # It would come in every period; find_biases reports copies.
+            warnings.simplefilter("ignore", CopiesWarning)
             return fitted.learn(take_rows(self.X, rows), self.y[rows], what=what)
-
-    def rows(self, period: int) -> IntArray:
-        """Return the rows of a period."""
-        return self.split.test[self.split.periods.rows[period]]
 
     def take(self, rows: IntArray) -> Any:
         """Return some of the rows, or of the answers if the rejectors judge scores."""
@@ -127,7 +122,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     periods, done, label = run.split.periods, 0, f"backtest of {name}{run.note}"
     with parallel.Progress(label, len(run.split.test), verbose=run.verbose, unit="object") as progress:
         for i in range(len(periods)):
-            rows = run.rows(i)
+            rows = run.split.test[periods.rows[i]]
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
                 fitted, since_fit = None, []
@@ -140,9 +135,8 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                 progress.skip(done)
             elif len(rows):
                 if fitted is None:
-                    first = not seconds["fit"]
                     try:
-                        with progress.pause() if first else nullcontext():
+                        with nullcontext() if seconds["fit"] else progress.pause():
                             fitted = _fit_up_to_now(run, rejector, learner, stages, since_fit, seconds)
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
@@ -189,7 +183,7 @@ def _decide_period(
     with _timed(seconds, "decide"):
         X = run.take(rows)
         decisions = fitted.decide(X) if monitor is None else monitor.update(X)
-    chosen = LabelPlan.of(rows[:0], rows[:0], 1.0)
+    chosen = LabelPlan.spend(0, rows[:0], rows[:0], 0)
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
         chosen = run.retrain.select(fitted, features_of(X), decisions, generator)

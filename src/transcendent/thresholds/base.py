@@ -4,7 +4,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,12 +18,15 @@ from transcendent._utils.arrays import (
     as_labels,
     encode_labels,
 )
+from transcendent._utils.checks import check_choices, check_shares
 from transcendent._utils.listing import Listing
 from transcendent.errors import InfeasibleError
 from transcendent.metrics.ratios import Constraint, Metric, RejectionRate, resolve_metric
 from transcendent.thresholds.counts import Counts, count
 
 On = Literal["credibility", "confidence", "both"]
+Codes = IntArray
+"""Labels as positions in the classes."""
 Constraints = Constraint | str | Sequence[Constraint | str]
 
 _MOST_SHOWN = 12
@@ -77,9 +80,7 @@ class SearchResult:
         return self.gap is not None and self.gap <= 1e-9
 
     def __repr__(self) -> str:
-        thresholds = "; ".join(
-            f"{name} >= {abbreviate(values.round(4))}" for name, values in self._used().items()
-        )
+        thresholds = "; ".join(f"{name} >= {abbreviate(v.round(4))}" for name, v in self._used().items())
         return f"{type(self).__name__}({thresholds or 'nothing is rejected'}; {self._promise()})"
 
     def _repr_html_(self) -> str:
@@ -169,18 +170,15 @@ class Incumbent:
     since_update: int = 0
     reached: list[float] = field(default_factory=list)
 
-    def consider(
-        self, problem: ThresholdProblem, thresholds: FloatArray, patience: int | None = None
-    ) -> bool:
+    def consider(self, problem: ThresholdProblem, trials: FloatArray, patience: int | None = None) -> bool:
         """Consider a batch of trials in order; return False after ``patience`` trials without an update."""
-        goodness, kept, reached = problem.evaluate(thresholds)
+        goodness, kept, reached = problem.evaluate(trials)
         self._remember_reached(problem, reached)
         start = 0
         while True:
-            better = (goodness[start:] > self.goodness) | (
-                (goodness[start:] == self.goodness) & (kept[start:] > self.kept)
-            )
-            better &= np.isfinite(goodness[start:])
+            value, n_kept = goodness[start:], kept[start:]
+            better = (value > self.goodness) | ((value == self.goodness) & (n_kept > self.kept))
+            better &= np.isfinite(value)
             step = int(np.argmax(better)) if better.any() else len(better)
             if patience is not None and self.since_update + step >= patience:
                 self.trials += patience - self.since_update
@@ -190,10 +188,8 @@ class Incumbent:
             if start + step == len(goodness):
                 return True
             best = start + step
-            self.goodness, self.kept, self.thresholds = goodness[best], int(kept[best]), thresholds[best]
-            self.trials += 1
-            self.since_update = 0
-            start = best + 1
+            self.goodness, self.kept, self.thresholds = goodness[best], int(kept[best]), trials[best]
+            self.trials, self.since_update, start = self.trials + 1, 0, best + 1
 
     def result(self, problem: ThresholdProblem) -> SearchResult:
         """Return the result of the best trial, or raise an error with the values that were reached."""
@@ -214,7 +210,7 @@ class Search(BaseEstimator, ABC):
     on: On
 
     @property
-    def apart(self) -> int | None:
+    def held_out_seed(self) -> int | None:
         """Seed that draws the calibration objects which only test thresholds; None if all are in bags."""
         return None
 
@@ -239,24 +235,20 @@ class Search(BaseEstimator, ABC):
         return self.find_coded(actual, predicted, credibility, confidence, classes=classes)
 
     def find_coded(
-        self, actual: IntArray, predicted: IntArray, credibility: Any, confidence: Any, *, classes: AnyArray
+        self, actual: Codes, predicted: Codes, credibility: Any, confidence: Any, *, classes: AnyArray
     ) -> SearchResult:
         """Search thresholds as `find` does, given labels as positions in ``classes``."""
-        if self.on not in get_args(On):
-            raise ValueError(f"on must be one of {get_args(On)}, not {self.on!r}.")
+        check_choices(On, on=self.on)
         values = _values(self.on, credibility, confidence)
-        if not len(actual) == len(predicted) == len(values):
-            raise ValueError(
-                f"y, labels and values differ in length: {len(actual)}, {len(predicted)}, {len(values)}."
-            )
+        lengths = [len(actual), len(predicted), len(values)]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"y, labels and values differ in length: {lengths}.")
         if len(actual) == 0:
             raise ValueError("there are no calibration objects to search thresholds on.")
         return self._find(actual, predicted, values, classes)
 
     @abstractmethod
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> SearchResult:
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         """Search thresholds, given positions in ``classes`` and (n, 1 or 2) values."""
 
 
@@ -277,7 +269,7 @@ class ConstrainedSearch(Search):
         self.on = on
 
     def _problem(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
+        self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray
     ) -> ThresholdProblem:
         counts = count(predicted, actual, values, len(classes))
         return ThresholdProblem(counts, classes, self.on, resolve_metric(self.objective), self._limits())
@@ -288,14 +280,9 @@ class ConstrainedSearch(Search):
         given: Any = [self.constraints] if one else self.constraints
         limits = tuple(parse_constraint(one) if isinstance(one, str) else one for one in given)
         if not all(isinstance(one, Constraint) for one in limits):
-            raise ValueError(
-                f"constraints must look like F1() >= 0.8 or 'rejection_rate <= 0.1', not {given!r}."
-            )
+            raise ValueError(f"constraints must look like F1() >= 0.8 or 'f1 >= 0.8', not {given!r}.")
         if self.max_rejection is not None:
-            if not 0 <= self.max_rejection <= 1:
-                raise ValueError(
-                    f"max_rejection must be a share between 0 and 1, not {self.max_rejection!r}."
-                )
+            check_shares(ends="included", max_rejection=self.max_rejection)
             limits = (RejectionRate() <= float(self.max_rejection), *limits)
         return limits
 
@@ -335,15 +322,13 @@ def _values(on: On, credibility: Any, confidence: Any) -> FloatArray:
     values = columns[0][:, None] if len(columns) == 1 else np.column_stack(columns)
     lowest, highest = (f.reduce(values, axis=None, initial=0.5) for f in (np.fmin, np.fmax))  # ignoring NaN
     if lowest < 0 or highest > 1:
-        raise ValueError(
-            f"credibility and confidence must be between 0 and 1; got {lowest:g} to {highest:g}."
-        )
+        raise ValueError(f"credibility or confidence is not between 0 and 1: {lowest:g} to {highest:g}.")
     return values
 
 
 def refuse_guaranteed_search(search: Any, rejector: Any) -> None:
     """Raise if a guaranteed search is given to a rejector for which its proof does not hold."""
-    if getattr(search, "apart", None) is not None:
+    if getattr(search, "held_out_seed", None) is not None:
         raise ValueError(
             f"{type(search).__name__} proves thresholds for one detector and calibration objects that it has "
             "not seen: use it with InductiveEvaluator or ScoreEvaluator, and without a budget, not "

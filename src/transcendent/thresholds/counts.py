@@ -42,8 +42,7 @@ class LevelCounts(Counts):
     objects whose value is at least ``levels[c][j]``; its last row, for all rejected, is zero.
 
     The levels are all values or, with ``boundaries``, the lowest, the highest and those of incorrect answers,
-    each with the next value above it. No other threshold is worth trying if one more correct answer never
-    hurts.
+    each with the next value above it. No other is worth trying if one more correct answer never hurts.
     """
 
     def __init__(
@@ -87,8 +86,7 @@ class JointCounts(Counts):
         cells = np.ravel_multi_index((passed[0], passed[1], self.actual[c]), shape)
         grid = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
         corner = grid[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
-        kept: AnyArray = corner[ranks[0] + 1, ranks[1] + 1]
-        return kept
+        return np.asarray(corner[ranks[0] + 1, ranks[1] + 1])
 
 
 def count(predicted: IntArray, actual: IntArray, values: FloatArray, n_classes: int) -> Counts:

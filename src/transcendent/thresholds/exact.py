@@ -19,10 +19,11 @@ from itertools import combinations
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, chunks
 from transcendent._utils.text import suggestion
 from transcendent.metrics.ratios import METRICS, Accuracy, Constraint, Metric, Ratio, Tally, resolve_metric
 from transcendent.thresholds.base import (
+    Codes,
     ConstrainedSearch,
     Incumbent,
     Search,
@@ -32,6 +33,8 @@ from transcendent.thresholds.base import (
 )
 from transcendent.thresholds.counts import LevelCounts
 from transcendent.thresholds.sweep import PairLimits, best_pair, relax, total
+
+Limits = Sequence[Constraint]
 
 # The first λ is below every ratio: the gain is then N + D, which is 0 only where N / D is undefined.
 _UNDEFINED = Fraction(-1)
@@ -52,8 +55,7 @@ class ExactSearch(ConstrainedSearch):
     max_rejection : float or None
         Shorthand for the constraint ``RejectionRate() <= max_rejection``.
     constraints : Constraint, str or sequence of them
-        Any number of limits on rejection rates, and at most one other, such as ``F1() >= 0.8`` or, in
-        words, ``"f1 >= 0.8"``.
+        Limits on rejection rates, and at most one other: ``F1() >= 0.8`` or, as text, ``"f1 >= 0.8"``.
     on : {"credibility", "confidence"}
         Which value gets thresholds. (Both at once: `RandomSearch`.)
 
@@ -71,13 +73,9 @@ class ExactSearch(ConstrainedSearch):
     0.2
     """
 
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> SearchResult:
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         if self.on == "both":
-            raise ValueError(
-                "ExactSearch thresholds one value; use RandomSearch or GridSearch for on='both'."
-            )
+            raise ValueError("on='both' needs RandomSearch or GridSearch: ExactSearch thresholds one value.")
         objective, limits = resolve_metric(self.objective), self._limits()
         few = _correct_answers_pay(objective, limits, classes)
         counts = LevelCounts(predicted, actual, values[:, 0], len(classes), boundaries=few)
@@ -105,7 +103,7 @@ def resolve_search(search: Search | str, n_classes: int) -> Search:
     return ExactSearch(search)
 
 
-def _correct_answers_pay(objective: Metric, limits: Sequence[Constraint], classes: AnyArray) -> bool:
+def _correct_answers_pay(objective: Metric, limits: Limits, classes: AnyArray) -> bool:
     """Return whether raising a threshold above correct answers alone never helps.
 
     Keeping one more correct answer adds a to a ratio's numerator N and b to its denominator D. If a ≥ b ≥ 0,
@@ -143,8 +141,7 @@ class _Terms:
 
     def gain(self, c: int, ratio: Fraction) -> AnyArray:
         """Return what each candidate of class c adds to N − λD, times the denominator of λ."""
-        gain: AnyArray = ratio.denominator * self.numerators[c] - ratio.numerator * self.denominators[c]
-        return gain
+        return np.asarray(ratio.denominator * self.numerators[c] - ratio.numerator * self.denominators[c])
 
     def ratio(self, chosen: Sequence[int]) -> Fraction:
         """Return the objective at one candidate per class."""
@@ -180,7 +177,7 @@ def _solve(problem: ThresholdProblem, objective: Ratio) -> SearchResult:
 
 
 def _best(
-    problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
+    problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Limits
 ) -> tuple[list[int], float] | None:
     """Return the best candidate of each class and a bound on the objective, or None if none is allowed."""
     terms = _terms(problem, objective, maximise, constraints)
@@ -223,8 +220,8 @@ def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fr
         relaxed = relax(terms.numerators, terms.denominators, need)
         if relaxed is None:
             return None
-        starts += relaxed.choices
-        bound = min(bound, relaxed.bound)
+        bound = min(bound, relaxed[0])
+        starts += relaxed[1]
     allowed = [(terms.ratio(s), s) for s in starts if terms.feasible(s)]
     if not allowed:
         return None
@@ -239,9 +236,7 @@ def _best_of_many(terms: _Terms, starts: list[list[int]]) -> tuple[list[int], Fr
     return None if ratio == _UNDEFINED else (chosen, max(Fraction(bound), ratio))
 
 
-def _start(
-    problem: ThresholdProblem, constraints: Sequence[Constraint], monotone: Sequence[bool]
-) -> list[list[int]]:
+def _start(problem: ThresholdProblem, constraints: Limits, monotone: Sequence[bool]) -> list[list[int]]:
     """Return the best choice for the one constraint that does not limit rejection, under those that do."""
     if all(monotone):
         return []
@@ -274,9 +269,7 @@ def _reachable(problem: ThresholdProblem) -> list[float]:
     return reached
 
 
-def _terms(
-    problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Sequence[Constraint]
-) -> _Terms:
+def _terms(problem: ThresholdProblem, objective: Ratio, maximise: bool, constraints: Limits) -> _Terms:
     counts = _level_counts(problem)
     tallies = [_class_tallies(counts, c) for c in range(counts.n_classes)]
     numerators, denominators = [], []
@@ -301,9 +294,7 @@ def _class_tallies(counts: LevelCounts, c: int) -> tuple[Tally, Tally]:
     return kept, Tally(correct[:1], rows[:1], predicted[:1]) - kept
 
 
-def _need(
-    constraint: Constraint, tallies: Sequence[tuple[Tally, Tally]], classes: AnyArray
-) -> list[AnyArray]:
+def _need(constraint: Constraint, tallies: list[tuple[Tally, Tally]], classes: AnyArray) -> list[AnyArray]:
     """Return the constraint as integers, one array per class, that must sum to at least 1.
 
     The slack must be at least 0 and the denominator positive. With k classes, slack · (k + 1) plus the

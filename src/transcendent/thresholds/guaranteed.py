@@ -4,16 +4,17 @@ import math
 import warnings
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
 from sklearn.isotonic import isotonic_regression
 
-from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate, check_shares
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
+from transcendent._utils.checks import check_choices, check_shares
 from transcendent.errors import CalibrationWarning, InfeasibleError
 from transcendent.metrics.ratios import position_of
-from transcendent.thresholds.base import On, Search, SearchResult
+from transcendent.thresholds.base import Codes, On, Search, SearchResult
 
 Promise = Literal["error", "class_error", "precision", "fnr"]
 
@@ -104,9 +105,8 @@ class GuaranteedSearch(Search):
         The chance that the promise is broken.
     promise : {"error", "class_error", "precision", "fnr"}
         Which share is at most ``error``: that of wrong answers among all accepted ones; among the accepted
-        answers of each class (a class for which nothing can be proven is rejected as a whole); among the
-        accepted positive answers (1 - precision); or that of negative answers among the accepted positive
-        objects.
+        answers of each class (all answers of a class without a proof are rejected); among the accepted
+        positive answers (1 - precision); or that of negative answers among the accepted positive objects.
     pos_label : label or None
         The positive class of ``"precision"`` and ``"fnr"``; by default the second of two.
     random_state : int
@@ -143,21 +143,17 @@ class GuaranteedSearch(Search):
         self.random_state = random_state
 
     @property
-    def apart(self) -> int:
+    def held_out_seed(self) -> int:
         """Seed that draws the objects which only test."""
         return int(self.random_state)
 
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> GuaranteedResult:
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         self._check()
-        tested, known = held_out_mask(len(actual), self.apart), ~np.isnan(values[:, 0])
+        tested, known = held_out_mask(len(actual), self.held_out_seed), ~np.isnan(values[:, 0])
         objects = _Objects(values[:, 0], predicted, tested & known, ~tested & known, len(classes))
         aims = self._aims(actual, predicted, classes)
         if not objects.bagged.any() or not objects.tested.any():
-            raise InfeasibleError(
-                f"nothing can be proven with {len(actual):,} calibration objects; pass more of them."
-            )
+            raise InfeasibleError(f"{len(actual):,} calibration objects prove nothing; pass more of them.")
         delta = self.delta / len(aims)
         proofs = [self._prove(objects, aim, delta) for aim in aims]
         proven = [p.thresholds[np.sum(p.p_values <= delta) - 1] for p in proofs if p.p_values[0] <= delta]
@@ -187,11 +183,10 @@ class GuaranteedSearch(Search):
         )
 
     def _check(self) -> None:
-        check_shares(error=self.error, delta=self.delta)
+        check_shares(ends="excluded", error=self.error, delta=self.delta)
         if not isinstance(self.random_state, int):
             raise ValueError(f"random_state must be a whole number (int), not {self.random_state!r}.")
-        if self.promise not in get_args(Promise):
-            raise ValueError(f"promise must be one of {get_args(Promise)}, not {self.promise!r}.")
+        check_choices(Promise, promise=self.promise)
 
     def _aims(self, actual: IntArray, predicted: IntArray, classes: AnyArray) -> list["_Aim"]:
         """Return the aim of the promise, or one for each class."""
@@ -218,7 +213,7 @@ class GuaranteedSearch(Search):
         """
         thresholds = objects.path(aim.wrong)
         thresholds = thresholds[np.argmax(self._chances(objects, aim, thresholds, delta)) :]
-        answers, wrong = (objects.accepted(some & objects.tested, thresholds) for some in aim.masks)
+        answers, wrong = (objects.accepted(m & objects.tested, thresholds) for m in (aim.about, aim.wrong))
         p = binom.cdf(wrong, answers, self.error)
         steps = slice(int(np.argmax(p > delta)) + 1 if (p > delta).any() else len(p))
         return Proof(thresholds[steps], answers[steps], wrong[steps], p[steps])
@@ -230,7 +225,7 @@ class GuaranteedSearch(Search):
         answers above the highest error of each class, new objects have about one more error per class than
         the bags. Stricter steps have fewer: errors become rare towards the top.
         """
-        answers, wrong = (objects.accepted(some & objects.bagged, thresholds) for some in aim.masks)
+        answers, wrong = (objects.accepted(m & objects.bagged, thresholds) for m in (aim.about, aim.wrong))
         tested = np.round(answers * (objects.tested.sum() / objects.bagged.sum()))
         allowed = binom.ppf(delta, tested, self.error)
         allowed -= binom.cdf(allowed, tested, self.error) > delta
@@ -245,23 +240,23 @@ class GuaranteedSearch(Search):
             f"{1 - self.delta:.3g}"
         )
         n, all_bagged = len(objects.values), objects._replace(bagged=objects.bagged | objects.tested)
-        there = int(np.sum(aim.about & objects.tested))
+        n_tests = int(np.sum(aim.about & objects.tested))
         least = math.ceil(math.log(delta) / math.log1p(-self.error))
-        if there < least:
-            in_all = f" (at this share at least about {_rounded(least / there * n):,})" if there else ""
+        if n_tests < least:
+            in_all = f" (at this share at least about {_rounded(least / n_tests * n):,})" if n_tests else ""
             return InfeasibleError(
-                f"{failed}: of {n:,} calibration objects, {there:,} test objects are what the promise is "
-                f"about, and even without an error it takes {least:,}. Pass more calibration objects{in_all},"
-                " or raise error or delta."
+                f"{failed}: of {n:,} calibration objects, the promise is about {n_tests:,} test objects, and "
+                f"even without an error it takes {least:,}. Pass more calibration objects{in_all}, or raise "
+                "error or delta."
             )
         thresholds = all_bagged.path(aim.wrong)
-        accepted, errors = (objects.accepted(some, thresholds) for some in aim.masks)
+        accepted, errors = (objects.accepted(m, thresholds) for m in (aim.about, aim.wrong))
         needed = _needed((errors + 1) / (accepted + 2), self.error, delta)
         about = needed * n / (_TESTED * np.maximum(accepted, 1))
         step = int(np.argmin(about))
         if about[step] == math.inf:
             return InfeasibleError(
-                f"{failed}: with these {n:,} calibration objects no thresholds come near it. Even without "
+                f"{failed}: with these {n:,} calibration objects no thresholds come close. Even without "
                 f"an error, {least:,} test objects would have to be accepted. Raise error, or use a measure "
                 "that ranks errors lower."
             )
@@ -285,11 +280,6 @@ class _Aim(NamedTuple):
     name: str
     wrong: BoolArray
     about: BoolArray
-
-    @property
-    def masks(self) -> tuple[BoolArray, BoolArray]:
-        """The objects, and the wrong ones."""
-        return self.about, self.wrong
 
 
 class _Objects(NamedTuple):
@@ -318,9 +308,7 @@ class _Objects(NamedTuple):
         """
         rates = [self._rates(c, wrong) for c in range(self.n_classes)]
         shares = np.unique(np.concatenate([share for _, share in rates]))
-        steps = np.column_stack(
-            [np.append(v, NOTHING)[np.searchsorted(-share, -shares)] for v, share in rates]
-        )
+        steps = np.column_stack([np.append(v, NOTHING)[np.searchsorted(-s, -shares)] for v, s in rates])
         errs = [wrong[self.bagged & (self.predicted == c)].any() for c in range(self.n_classes)]
         stricter = np.where(errs, 1 - _STRICTER[:, None] * (1 - np.minimum(steps[0], 1)), steps[0])
         return _finer(np.vstack([np.where(steps[0] > 1, NOTHING, stricter), steps]))
@@ -331,9 +319,8 @@ class _Objects(NamedTuple):
         values, at, counts = np.unique(self.values[rows], return_inverse=True, return_counts=True)
         if len(values) == 0:
             return values, values
-        share = isotonic_regression(
-            np.bincount(at, wrong[rows]) / counts, sample_weight=counts, increasing=False
-        )
+        observed = np.bincount(at, wrong[rows]) / counts
+        share = isotonic_regression(observed, sample_weight=counts, increasing=False)
         values[0] = 0  # the step that accepts all of them accepts any value
         return values, share
 

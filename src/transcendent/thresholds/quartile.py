@@ -1,19 +1,22 @@
 """Thresholds from the distribution of calibration values, as in an alpha assessment."""
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
-from transcendent.thresholds.base import On, Search, SearchResult, ThresholdProblem
+from transcendent._utils.arrays import AnyArray, FloatArray
+from transcendent._utils.checks import check_choices
+from transcendent.thresholds.base import Codes, On, Search, SearchResult, ThresholdProblem
 from transcendent.thresholds.counts import count
 
 Statistic = Literal["q1", "median", "q3", "mean"]
 Group = Literal["correct", "incorrect", "all"]
 
+_QUANTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+
 
 class QuartileSearch(Search):
-    """Takes a quartile or the mean of the values of correct, incorrect or all answers of each class.
+    """Sets each class's threshold to a quartile or the mean of its correct, incorrect or all answers.
 
     A class without such answers gets threshold 0: there is no evidence for rejecting any of its answers.
 
@@ -40,27 +43,18 @@ class QuartileSearch(Search):
         self.of = of
         self.on = on
 
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> SearchResult:
-        if self.statistic not in get_args(Statistic) or self.of not in get_args(Group):
-            raise ValueError(
-                f"statistic must be one of {get_args(Statistic)} and of one of {get_args(Group)}, "
-                f"not {self.statistic!r} and {self.of!r}."
-            )
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
+        check_choices(Statistic, statistic=self.statistic)
+        check_choices(Group, of=self.of)
         correct = actual == predicted
         group = {"correct": correct, "incorrect": ~correct, "all": np.ones_like(correct)}[self.of]
         thresholds = np.zeros((values.shape[1], len(classes)))
         for c in range(len(classes)):
             members = values[group & (predicted == c)]
             members = members[~np.isnan(members).any(axis=1)]
-            if len(members):
-                thresholds[:, c] = self._statistic(members)
-        return ThresholdProblem(count(predicted, actual, values, len(classes)), classes, self.on).result(
-            thresholds
-        )
-
-    def _statistic(self, members: FloatArray) -> AnyArray:
-        if self.statistic == "mean":
-            return np.asarray(members.mean(axis=0))
-        return np.quantile(members, {"q1": 0.25, "median": 0.5, "q3": 0.75}[self.statistic], axis=0)
+            if len(members) and self.statistic == "mean":
+                thresholds[:, c] = members.mean(axis=0)
+            elif len(members):
+                thresholds[:, c] = np.quantile(members, _QUANTILES[self.statistic], axis=0)
+        counts = count(predicted, actual, values, len(classes))
+        return ThresholdProblem(counts, classes, self.on).result(thresholds)

@@ -93,22 +93,14 @@ def prefix_maxima(gains: AnyArray, worth: AnyArray, lengths: AnyArray, least: An
     return out
 
 
-@dataclass(frozen=True)
-class Relaxation:
-    """An upper bound of the objective, and the choices met on the way, all allowed by the constraint."""
-
-    bound: float
-    choices: list[list[int]]
-
-
 def relax(
     numerators: Sequence[AnyArray], denominators: Sequence[AnyArray], need: Sequence[AnyArray]
-) -> Relaxation | None:
+) -> tuple[float, list[list[int]]] | None:
     """Bound Σ numerator / Σ denominator over one candidate per class with Σ need ≥ 1; None if impossible.
 
     A Lagrange multiplier moves the constraint into the objective, so that each class is maximised on its own.
     Dinkelbach's iteration then runs on mixtures of two choices. The best mixture is at least as good as the
-    best choice: hence the bound.
+    best choice: hence the bound. Choices met on the way, all of them allowed, are returned too.
     """
     if sum(int(column.max()) for column in need) < 1:
         return None
@@ -126,7 +118,7 @@ def relax(
         if d <= 0 or n / d <= ratio:
             break
         ratio = n / d
-    return Relaxation(ratio + max(excess, 0.0), choices)
+    return ratio + max(excess, 0.0), choices
 
 
 def _multiplier(

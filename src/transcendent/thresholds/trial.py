@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
+from transcendent._utils.arrays import AnyArray, FloatArray, chunks
 from transcendent.metrics.ratios import Metric
-from transcendent.thresholds.base import ConstrainedSearch, Constraints, Incumbent, On, SearchResult
+from transcendent.thresholds.base import Codes, ConstrainedSearch, Constraints, Incumbent, On, SearchResult
 
 
 class GridSearch(ConstrainedSearch):
@@ -42,9 +42,7 @@ class GridSearch(ConstrainedSearch):
         self.steps = steps
         self.max_trials = max_trials
 
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> SearchResult:
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         problem = self._problem(actual, predicted, values, classes)
         shape = values.shape[1], len(classes)
         dimensions = shape[0] * shape[1]
@@ -96,9 +94,7 @@ class RandomSearch(ConstrainedSearch):
         self.patience = patience
         self.random_state = random_state
 
-    def _find(
-        self, actual: IntArray, predicted: IntArray, values: FloatArray, classes: AnyArray
-    ) -> SearchResult:
+    def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         problem = self._problem(actual, predicted, values, classes)
         shape = values.shape[1], len(classes)
         incumbent = Incumbent()

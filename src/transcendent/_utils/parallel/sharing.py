@@ -20,7 +20,7 @@ class Shared:
     def __init__(self, value: Any) -> None:
         buffers: list[pickle.PickleBuffer] = []
         head = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        self._pieces = [_as_bytes(piece) for piece in (head, *(buffer.raw() for buffer in buffers))]
+        self._pieces = [np.asarray(memoryview(piece)) for piece in (head, *(b.raw() for b in buffers))]
         self._key = uuid4().hex
         self._value = value
 
@@ -55,7 +55,3 @@ def _map_again(piece: AnyArray) -> AnyArray:
         return piece
     file: Any = piece.filename
     return np.memmap(file, dtype=np.uint8, mode="r", offset=piece.offset, shape=piece.shape)
-
-
-def _as_bytes(piece: Any) -> AnyArray:
-    return np.frombuffer(piece, dtype=np.uint8) if len(piece) else np.empty(0, dtype=np.uint8)

@@ -35,6 +35,7 @@ CREATE TABLE month (
     number integer PRIMARY KEY
 );
 
+-- The lower 40 bits of an item's id. It does not restart each month: there are enough numbers for all.
 CREATE SEQUENCE item_number;
 
 CREATE TABLE identity (
@@ -42,6 +43,7 @@ CREATE TABLE identity (
     item bigint NOT NULL
 ) PARTITION BY HASH (key);
 
+-- Here and in payload, wide columns come first, so that alignment costs no bytes.
 CREATE TABLE item (
     id bigint PRIMARY KEY,
     rank double precision NOT NULL,
@@ -85,6 +87,7 @@ CREATE TABLE label (
     written_at timestamptz NOT NULL DEFAULT now(),
     CHECK ((action = 'label') = (label IS NOT NULL))
 );
+-- The last action of an item is one step in this index.
 CREATE INDEX label_item ON label (item, id);
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -93,9 +96,11 @@ BEGIN
 END $$;
 CREATE TRIGGER label_only_grows BEFORE UPDATE OR DELETE ON label
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
+-- TRUNCATE fires no trigger of rows.
 CREATE TRIGGER label_only_grows_whole BEFORE TRUNCATE ON label
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
+-- 244 random bits; gen_random_bytes would need the extension pgcrypto.
 INSERT INTO secret VALUES ('audit', uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
 
 CREATE TABLE token (
@@ -106,6 +111,7 @@ CREATE TABLE token (
     created_at timestamptz NOT NULL DEFAULT now(),
     revoked_at timestamptz
 );
+-- Partial, so that a name whose token was revoked can get another.
 CREATE UNIQUE INDEX token_name ON token (name) WHERE revoked_at IS NULL;
 """
 
@@ -114,7 +120,7 @@ CREATE UNIQUE INDEX token_name ON token (name) WHERE revoked_at IS NULL;
 # is a statement trigger with transition tables, since a row trigger would run once for each object.
 #
 # About one statement in 300 replaces the rows by their sums; the advisory lock keeps two from doing so at
-# once, and whoever does not get it goes on without waiting. The statement holds a lock on `item`, which
+# once, and a statement that does not get it continues without. The statement holds a lock on `item`, which
 # dropping a month needs exclusively, so that no sum of a month appears after the month was dropped.
 _COUNTS = """
 CREATE TABLE tally (

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from transcendent.monitoring.alarms import Evidence, JointEvidence
+from transcendent.monitoring.evidence import Evidence, JointEvidence
 from transcendent.monitoring.martingales import MARTINGALES, Jumper, Mixture
 
 RULES = ("ville", "cusum", "shiryaev-roberts")
 
 
 def start(betting, rule, threshold=100.0):
-    return Evidence.start(betting, rule, threshold)
+    return Evidence.of(betting, rule, threshold)
 
 
 def test_the_jumper_is_the_mean_of_its_paths():
@@ -61,9 +61,8 @@ def test_any_batches_and_a_restart_at_any_position_change_nothing(betting, rule)
     values = whole.update(p)
     part, found = start(betting, rule), []
     for x in np.split(p, np.sort(rng.choice(500, 60, replace=False))):
-        part = Evidence.from_json(
-            json.loads(json.dumps(part.to_json(), allow_nan=False)), betting, rule, 100.0
-        )
+        state = json.loads(json.dumps(part.to_json(), allow_nan=False))
+        part = Evidence.of(betting, rule, 100.0, state)
         found.append(part.update(x))
     assert np.array_equal(np.concatenate(found), values)
     assert part.to_json() == whole.to_json()
@@ -75,7 +74,7 @@ def test_any_batches_and_a_restart_at_any_position_change_nothing(betting, rule)
 def test_joint_evidence_is_the_mean_of_its_parts(betting, rule):
     rng = np.random.default_rng(5)
     p, codes = rng.beta(0.7, 1, 300), rng.integers(0, 2, 300)
-    joint = JointEvidence.start(3, betting, rule, 100.0)
+    joint = JointEvidence.of(3, betting, rule, 100.0)
     values = np.concatenate([joint.update(codes[:120], p[:120]), joint.update(codes[120:], p[120:])])
     each = [start(betting, rule) for _ in range(3)]
     for t, value in enumerate(values, start=1):
