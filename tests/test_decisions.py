@@ -93,6 +93,33 @@ def test_arrays_cannot_be_replaced_or_changed():
         decisions().accepted[0] = False
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        (
+            {"accepted": np.array([1, 0, 1, 1])},
+            TypeError,
+            r"accepted .* booleans, not int64: .*astype\(bool\)",
+        ),
+        ({"accepted": np.array([True, None, True, True])}, TypeError, "booleans, not object"),
+        ({"accepted": np.ones(3, bool)}, ValueError, r"accepted .* shape \(4,\), not \(3,\)"),
+        ({"labels": np.zeros((4, 1))}, ValueError, r"labels .* shape \(4,\), not \(4, 1\)"),
+        ({"labels": np.array("ham")}, ValueError, r"labels .* shape \(1,\), not \(\)"),
+        ({"credibility": np.array(list("abcd"))}, TypeError, "credibility .* numbers, not <U1"),
+        ({"credibility": np.array([0.1, np.nan, 0.2, 0.3])}, ValueError, "credibility .* NaN in row 1"),
+        ({"confidence": np.full(4, np.nan)}, ValueError, "confidence .* NaN in row 0"),
+        ({"p_values": np.ones((4, 2))}, ValueError, r"p_values .* shape \(4, 3\), not \(4, 2\)"),
+        ({"votes": np.ones(4)}, TypeError, "votes .* whole numbers, not float64"),
+        ({"doubts": np.zeros(5, int)}, ValueError, r"doubts .* shape \(4,\)"),
+        ({"index": pd.Index([1, 2])}, ValueError, "index .* 2 entries for 4"),
+        ({"ranked_by": "trust"}, ValueError, "ranked_by must be one of"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(given, error, match):
+    with pytest.raises(error, match=match):
+        replace(decisions(), **given)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_a_missing_library_is_named_with_the_line_that_installs_it(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)

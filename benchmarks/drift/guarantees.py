@@ -137,7 +137,7 @@ def guarantees() -> str:
                     name,
                     f"{np.mean(broken):.4f}",
                     f"{runs[~infeasible, 0].mean():.4f}",
-                    f"{runs[~infeasible, 1].mean():.3f}",
+                    f"{runs[~infeasible, 1].mean():z.3f}",
                     f"{np.mean(infeasible):.3f}",
                 ]
             )

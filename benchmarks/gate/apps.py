@@ -11,13 +11,14 @@ from transcendent.datasets import load_apigraph
 SEED = 0
 
 
-def apps_of_2013() -> Any:
-    """Return the rows of 2013."""
+def objects_to_send(n: int) -> tuple[list[dict[str, Any]], Any]:
+    """Return the first apps of 2013 as objects of a request, and their rows."""
     apps = load_apigraph()
-    return apps.X[_in(apps, "2013")]
+    rows = apps.X[_in(apps, "2013")][:n]
+    return [{"positions": row.indices.tolist(), "values": row.data.tolist()} for row in rows], rows
 
 
-def fit_on_2012(path: Path) -> Any:
+def fit(path: Path) -> Any:
     """Write the artifact of a LinearSVC with its evaluator, fitted on 2012; return the evaluator."""
     apps = load_apigraph()
     rows = _in(apps, "2012")
@@ -29,8 +30,3 @@ def fit_on_2012(path: Path) -> Any:
 
 def _in(apps: Any, year: str) -> Any:
     return apps.times.astype("datetime64[Y]").astype(str) == year
-
-
-def to_object(name: str, row: Any) -> dict[str, Any]:
-    """Return a sparse row as an object of a request."""
-    return {"id": name, "positions": row.indices.tolist(), "values": row.data.tolist()}

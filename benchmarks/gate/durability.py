@@ -1,15 +1,17 @@
 """Kill gates and crash their database under load; count what was acknowledged and what is there.
 
 TRANSCENDENT_DATA=... python benchmarks/gate/durability.py [--gates 2] [--kills 20] [--crashes 5] [--seed 0]
+    [--objects apps|cves]
 
-Four clients send batches of apps to several gates, and send what was not answered to the next one. A gate is
-ended by SIGKILL and started again, as a supervisor does; the database is stopped in immediate mode and
+Four clients send batches of objects to several gates, and send what was not answered to the next one. A gate
+is ended by SIGKILL and started again, as a supervisor does; the database is stopped in immediate mode and
 started again. Every acknowledged rejection has to be in the quarantine exactly once, the counts have to be
 those of a scan, and every client has to be answered again within 10 seconds. The next disturbance comes when
 all gates are ready again: with two gates, one at a time is down.
 """
 
 import argparse
+import importlib
 import signal
 import sys
 import tempfile
@@ -21,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from apps import apps_of_2013, fit_on_2012, to_object
 from sqlalchemy import text
 
 from transcendent.errors import GateError
@@ -55,7 +56,9 @@ def send(
 ) -> None:
     """Send batches until stopped; repeat a batch, at the next gate, until it is answered."""
     with ExitStack() as stack:
-        clients = [stack.enter_context(GateClient(address, token, timeout=15)) for address in addresses]
+        clients = [
+            stack.enter_context(GateClient(address, token, timeout=15, retries=0)) for address in addresses
+        ]
         while not done.is_set():
             start = sent.batches * BATCH
             sent.batches += 1
@@ -136,13 +139,15 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--crashes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--objects", choices=["apps", "cves"], default="apps")
     options = parser.parse_args()
     generator = np.random.default_rng(options.seed)
     events = generator.permutation(["gate"] * options.kills + ["database"] * options.crashes)
     with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
         folder = Path(name)
-        fit_on_2012(folder / "gate.transcendent")
-        objects = [to_object("", row) for row in apps_of_2013()[:2000]]
+        problem = importlib.import_module(options.objects)
+        problem.fit(folder / "gate.transcendent")
+        objects, _ = problem.objects_to_send(2000)
         engine = connect(server.url)
         migrate(engine)
         token = Tokens(engine).create("sensor", "client")

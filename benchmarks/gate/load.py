@@ -1,17 +1,20 @@
 """Measure how many objects a second a gate decides, and how fast, beside a bare endpoint that keeps nothing.
 
 TRANSCENDENT_DATA=... python benchmarks/gate/load.py [full] [half] [nulls] [--seconds 10] [--rounds 3]
-    [--steady 600]
+    [--steady 600] [--objects apps|cves]
 
 Needs PostgreSQL and wrk (Debian's packages). One process serves in each case. All turns are taken in one run,
 one after the other, and medians over rounds are printed.
 
-full    Apps of 2013 in batches of 100 over 32 connections, and one by one over 64; each connection sends its
+``--objects apps`` are Android apps as sparse rows, decided by thresholds; ``cves`` are vulnerabilities as a
+table of text and numbers with context, decided within a budget.
+
+full    Objects in batches of 100 over 32 connections, and one by one over 64; each connection sends its
         next request when the last is answered.
 half    The same requests at random times (a Poisson process), to each endpoint at the same rate: half of what
         the gate has sustained in `full`, or the faster bare endpoint if that is less, so that neither is
         overloaded. A latency counts from the time when a request was to be sent.
-nulls   One by one over 8 connections, while another client sends batches of 1,000 apps as fast as it is
+nulls   One by one over 8 connections, while another client sends batches of 1,000 as fast as it is
         answered: whole ones, and ones with 2% of their values null, which the detector cannot handle.
 
 ``--steady`` sends batches over 8 connections for that many seconds, and prints memory and connections
@@ -20,6 +23,7 @@ over time.
 
 import argparse
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -40,7 +44,6 @@ import httpx2
 import numpy as np
 import psutil
 import uvloop
-from apps import apps_of_2013, fit_on_2012, to_object
 from sqlalchemy import text
 
 from transcendent.gate.access import Tokens
@@ -92,17 +95,14 @@ class Run:
 class Sender:
     """Sends bodies with wrk, every object under an id of its own."""
 
-    def __init__(self, folder: Path, rows: Any, token: str) -> None:
+    def __init__(self, folder: Path, given: list[dict[str, Any]], token: str) -> None:
         self.folder, self.token, self._turn = folder, token, 0
         (folder / "send.lua").write_text(LUA)
-        objects = [to_object(f"{MARK}-{i}", row) for i, row in enumerate(rows)]
+        objects = [{"id": f"{MARK}-{i}", **each} for i, each in enumerate(given)]
         for size in (1, 100, 1000):
             self._write(f"{size}", size, objects)
         generator = np.random.default_rng(0)
-        for each in objects:
-            gaps = generator.random(len(each["values"])) < NULLS
-            each["values"] = [None if gap else value for gap, value in zip(gaps, each["values"], strict=True)]
-        self._write("nulls", 1000, objects)
+        self._write("nulls", 1000, [_with_nulls(each, generator) for each in objects])
 
     def _write(self, name: str, size: int, objects: list[Any]) -> None:
         parts = [objects[i : i + size] for i in range(0, len(objects) - size + 1, size)]
@@ -142,6 +142,15 @@ class Sender:
         p50, p99 = np.quantile(latencies, [0.5, 0.99]).tolist()
         bad = sum(status != 200 for _, status in answered)
         return Run(size * n / seconds, p50, p99, bad)
+
+
+def _with_nulls(given: dict[str, Any], generator: np.random.Generator) -> dict[str, Any]:
+    if "features" in given:
+        numbers = [name for name, value in given["features"].items() if isinstance(value, float)]
+        gaps = {name: None for name in numbers if generator.random() < NULLS}
+        return {**given, "features": given["features"] | gaps}
+    values = [None if generator.random() < NULLS else value for value in given["values"]]
+    return {**given, "values": values}
 
 
 class Line(asyncio.Protocol):
@@ -370,19 +379,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steady", type=float, default=0)
     parser.add_argument("--audit", type=float, default=0.01)
+    parser.add_argument("--objects", choices=["apps", "cves"], default="apps")
     options = parser.parse_args()
     modes = options.modes or ([] if options.steady else ["full", "half", "nulls"])
     with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
         folder = Path(name)
-        evaluator = fit_on_2012(folder / "gate.transcendent")
-        rows = apps_of_2013()[:ROWS]
-        print(
-            f"{ROWS} apps of 2013, {evaluator.decide(rows).rejection_rate:.1%} rejected, "
-            f"audit {options.audit}"
-        )
+        problem = importlib.import_module(options.objects)
+        rejector = problem.fit(folder / "gate.transcendent")
+        objects, rows = problem.objects_to_send(ROWS)
+        rate = rejector.decide(rows).rejection_rate
+        print(f"{ROWS} {options.objects}, {rate:.1%} rejected, audit {options.audit}")
         engine = connect(server.url)
         migrate(engine)
-        sender = Sender(folder, rows, Tokens(engine).create("sensor", "client"))
+        sender = Sender(folder, objects, Tokens(engine).create("sensor", "client"))
         engine.dispose()
         gate = Gate(
             server.url, folder / "gate.transcendent", folder / "log", audit=options.audit, log_level="warning"

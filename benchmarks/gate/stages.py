@@ -15,7 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from apps import apps_of_2013, fit_on_2012, to_object
+import apps
 
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.features import read_rows
@@ -44,23 +44,23 @@ class Clock:
         return found
 
 
-def bodies(turn: int, rows: Any) -> list[bytes]:
+def bodies(turn: int, given: list[dict[str, Any]]) -> list[bytes]:
     """Return the apps as requests, under new ids."""
-    objects = [to_object(f"turn{turn}-{i}", row) for i, row in enumerate(rows)]
+    objects = [{"id": f"turn{turn}-{i}", **each} for i, each in enumerate(given)]
     parts = (objects[i : i + BATCH] for i in range(0, len(objects), BATCH))
     return [json.dumps({"objects": part}, separators=(",", ":")).encode() for part in parts]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
-        fit_on_2012(Path(name) / "gate.transcendent")
+        apps.fit(Path(name) / "gate.transcendent")
         model, engine = load_model(Path(name) / "gate.transcendent"), connect(server.url)
         migrate(engine)
-        number, draw, rows = register(engine, model), Draw(b"secret", 0.01), apps_of_2013()[:ROWS]
+        number, draw, (given, _) = register(engine, model), Draw(b"secret", 0.01), apps.objects_to_send(ROWS)
         gc.freeze()  # as the gate does
         turns = []
         for turn in range(TURNS):
-            clock, sent = Clock(), bodies(turn, rows)
+            clock, sent = Clock(), bodies(turn, given)
             for start in range(0, len(sent), TOGETHER):
                 objects = []
                 for body in sent[start : start + TOGETHER]:
@@ -70,9 +70,7 @@ def main() -> None:
                 decisions = clock("decide", model.rejector.decide, group.rows)
                 answers = clock("answers", to_answers, ids, decisions)
                 senders = ["sensor"] * len(ids)
-                kept = clock(
-                    "what to keep", to_keep, model, number, draw, ids, senders, group.rows, decisions
-                )
+                kept = clock("what to keep", to_keep, number, draw, ids, senders, group.rows, decisions)
                 for i in range(0, len(ids), BATCH):
                     part = slice(i, i + BATCH)
                     clock("answers to JSON", write_answer, model.digest, answers[part], ids[part], {})

@@ -3,9 +3,9 @@
 TRANSCENDENT_DATA=... python benchmarks/gate/waiting.py [--sizes 10000 1000000 10000000] [--picture FILE]
 
 Items are apps of 2013 as the gate keeps them, in two months, copied within the database until there are
-enough. Then the insertion of 100 new items, a claim of 10, and counts() while 2,000 are held are timed 200
-times each, through the code that the gate runs. counts() has to equal a scan. The largest number is added to
-the older month, which retention drops in the end.
+enough. Then the insertion of 100 new items, a claim of 10, counts() while 2,000 are held, and searches for an
+id are timed 200 times each, through the code that the gate runs. counts() has to equal a scan. The largest
+number is added to the older month, which retention drops in the end.
 """
 
 import argparse
@@ -13,11 +13,12 @@ import statistics
 import sys
 import tempfile
 import time
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import apps
 import numpy as np
-from apps import apps_of_2013, fit_on_2012
 from sqlalchemy import Engine, text
 
 from transcendent.gate.database import (
@@ -49,7 +50,7 @@ WITH source AS (
     INSERT INTO item (id, rank, received_at, model, tier) SELECT new, rank, now(), model, tier FROM source
 )
 INSERT INTO payload SELECT new, credibility, confidence, probability, votes, doubt, accepted,
-    object_id || '-' || new, sender, label, p_values, features FROM source
+    object_id || '-' || new, sender, cutoff, label, p_values, features FROM source
 """
 
 
@@ -67,7 +68,7 @@ class Filler:
     def __init__(self, engine: Engine, artifact: Path) -> None:
         self.engine, self.model = engine, load_model(artifact)
         self._number = register(engine, self.model)
-        rows = apps_of_2013()[:20_000]
+        _, rows = apps.objects_to_send(20_000)
         rejected = ~self.model.rejector.decide(rows).accepted
         self._rows = rows[np.flatnonzero(rejected)]
         self._turn = 0
@@ -79,7 +80,7 @@ class Filler:
         ids = [f"object-{self._turn}-{i}" for i in range(n)]
         decisions = self.model.rejector.decide(chosen)
         senders = ["sensor"] * n
-        return list(to_keep(self.model, self._number, Draw(b"", 0), ids, senders, chosen, decisions).values())
+        return list(to_keep(self._number, Draw(b"", 0), ids, senders, chosen, decisions).values())
 
     def fill(self, size: int, months: list[int], step: int = 100_000) -> None:
         """Add items up to a number, equally in each month."""
@@ -141,6 +142,15 @@ def claims(engine: Engine) -> tuple[list[float], list[float]]:
     return found, counted
 
 
+def searches(engine: Engine) -> list[float]:
+    """Time searches for the ids of objects, drawn from all of them."""
+    with engine.connect() as connection:
+        sql = text("SELECT object_id FROM payload TABLESAMPLE SYSTEM (1) ORDER BY random() LIMIT :n")
+        names = cycle(connection.execute(sql, {"n": TURNS}).scalars().all())
+    quarantine = Quarantine(engine)
+    return timed(lambda: quarantine.find(next(names), "sensor")[0])
+
+
 def check_counts(engine: Engine) -> None:
     """Raise if the counts differ from a scan."""
     counted, scanned = Quarantine(engine).counts(), _count(engine)
@@ -200,7 +210,8 @@ def measure(server: Cluster, artifact: Path, sizes: list[int]) -> list[tuple[int
         )
         few, many = statistics.median(claimed[:50]), statistics.median(claimed[-50:])
         print(f"{few:.1f} ms with up to 500 held, {many:.1f} ms with 1,500 to 2,000 held; ", end="")
-        print(f"counts in {_in_words(counted)}; bytes an item: {each}, ", end="")
+        print(f"counts in {_in_words(counted)}; find in {_in_words(searches(engine))}; ", end="")
+        print(f"bytes an item: {each}, ", end="")
         print(f"in all {sum(sizes_now.values()) / n_now:,.0f}", flush=True)
         found.append((n, statistics.median(inserted), statistics.median(claimed)))
     for column, name in ((1, "insert"), (2, "claim")):
@@ -238,7 +249,7 @@ def main() -> None:
     settings = "-c shared_buffers=2GB -c max_wal_size=8GB -c maintenance_work_mem=512MB"
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        fit_on_2012(folder / "gate.transcendent")
+        apps.fit(folder / "gate.transcendent")
         with cluster_in(folder / "postgres", settings) as server:
             found = measure(server, folder / "gate.transcendent", options.sizes)
     if options.picture:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from transcendent._utils.arrays import (
     as_labels,
     encode_labels,
 )
-from transcendent._utils.checks import check_shares
+from transcendent._utils.checks import check_choices, check_column, check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing
 from transcendent._utils.text import counted
 
 _MAX_SHOWN = 12
 
+RankedBy = Literal["credibility", "confidence"]
 DOUBTS = ("between classes", "like nothing known", "opinions disagree")
 
 
@@ -37,7 +38,7 @@ class Decisions:
         True where the answer looks like what the detector was calibrated on.
     credibility, confidence : arrays of shape (n,)
         P-value of the label, and one minus the largest p-value of any other label. Baselines have other
-        values here, such as probabilities.
+        values here, such as probabilities; never NaN, which could not be ranked.
     classes : array of shape (classes,)
         All labels.
     p_values : array of shape (n, classes) or None
@@ -73,15 +74,22 @@ class Decisions:
     classes: AnyArray
     p_values: FloatArray | None = None
     votes: IntArray | None = None
-    ranked_by: Literal["credibility", "confidence"] = "credibility"
+    ranked_by: RankedBy = "credibility"
     index: Any = None
     doubts: AnyArray | None = None
 
     def __post_init__(self) -> None:
-        for name, array in {**self.columns(), "classes": self.classes}.items():
-            view = np.asarray(array).view()
+        check_choices(RankedBy, ranked_by=self.ranked_by)
+        columns = {**self.columns(), "classes": self.classes}
+        views = {name: np.asarray(array).view() for name, array in columns.items()}
+        n, n_classes = views["labels"].size, views["classes"].size
+        shapes = {"p_values": (n, n_classes), "classes": (n_classes,)}
+        for name, view in views.items():
+            check_column(name, view, shapes.get(name, (n,)))
             view.flags.writeable = False
             object.__setattr__(self, name, view)
+        if self.index is not None and len(self.index) != n:
+            raise ValueError(f"the index of decisions has {len(self.index)} entries for {n} labels.")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -265,6 +273,8 @@ class Fitted:
         Number of calibration objects that equal training rows, if counted.
     n_left_out : int
         Number of rows that ``learn`` did not train on, because they equal calibration rows.
+    columns : FittedColumns or None
+        The types and ranges of the columns of the training rows, if they were recorded.
     """
 
     classes: AnyArray | None = None
@@ -277,9 +287,33 @@ class Fitted:
     lacks_thresholds: bool = False
     n_repeated: int | None = None
     n_left_out: int = 0
+    columns: Any = None
+
+
+class Budget(NamedTuple):
+    """The rejector that a budget holds, the share to reject, and the number of last objects to compare with.
+
+    ``rate`` is None for a budget of a number of objects, ``window`` for one that has none.
+    """
+
+    rejector: Any
+    rate: float | None
+    window: int | None
 
 
 Learner = Literal["judge", "detector", "both"]
+
+
+class InWords(NamedTuple):
+    """What a rejector does: verb phrases without a subject, and a sentence on what drift does to it.
+
+    ``promised_error`` is the share of accepted answers that it guarantees to be wrong at most, if it does.
+    """
+
+    judges: str
+    rejects: str
+    under_drift: str
+    promised_error: float | None = None
 
 
 class Rejector:
@@ -302,16 +336,20 @@ class Rejector:
     can_learn, can_rethreshold : bool
         Whether it has the methods ``learn`` and ``rethreshold``.
     can_be_monitored : bool
-        Whether it decides by one judge, calibrated on objects that its detector was not fitted on.
+        Whether it decides by one judge, alone or within a budget, calibrated on objects that its detector
+        was not fitted on.
     has_p_values, has_votes, tells_doubt : bool
         Whether its decisions have p-values, votes, and kinds of doubt.
     verbose : bool
         Whether long work shows its progress.
+    budget : Budget or None
+        The budget that it holds another rejector to, once it is fitted.
     """
 
     evolves = depends_on_others = judges_scores = takes_times = False
     can_learn = can_rethreshold = can_be_monitored = False
     has_p_values = has_votes = tells_doubt = verbose = False
+    budget: Budget | None = None
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
@@ -322,6 +360,19 @@ class Rejector:
         raise NotImplementedError
 
     @property
+    def without_budget(self) -> Any:
+        """The rejector that ranks the objects: itself, unless it is a budget."""
+        return self
+
+    def within_budget(self, decisions: Decisions) -> Decisions:
+        """Return decisions of ``without_budget`` as this rejector makes them: unchanged without a budget."""
+        return decisions
+
+    def in_words(self, n_classes: int) -> InWords | None:  # noqa: ARG002
+        """Return what it does, for a report on ``n_classes`` classes; None if it does not say."""
+        return None
+
+    @property
     def fitted(self) -> Fitted:
         """Its components and training rows; by default those that scikit-learn's attributes name."""
         return Fitted(
@@ -329,6 +380,7 @@ class Rejector:
             feature_names=getattr(self, "feature_names_in_", None),
             n_features=getattr(self, "n_features_in_", None),
             detectors=[self.estimator_] if hasattr(self, "estimator_") else [],
+            columns=getattr(self, "columns_", None),
         )
 
     def what_learns(self, wanted: Learner) -> Learner | Literal["anew", "nothing"]:

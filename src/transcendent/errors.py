@@ -59,7 +59,8 @@ class GateError(TranscendentError):
     """A gate refused a request, or cannot be reached.
 
     ``status`` is the HTTP status, 0 if there was no response. ``errors`` has a field and a message for each
-    problem. ``decisions`` are those about the objects of the request, None for each bad one.
+    problem. ``decisions`` are those about the objects of the request, None for each that has none.
+    ``retry_after`` is the number of seconds to wait before another attempt, if the gate has said so.
     """
 
     def __init__(
@@ -68,10 +69,12 @@ class GateError(TranscendentError):
         detail: str,
         errors: list[dict[str, str]] | None = None,
         decisions: list[dict[str, object] | None] | None = None,
+        retry_after: float | None = None,
     ) -> None:
         first = f" {errors[0]['field']}: {errors[0]['message']}" if errors else ""
         super().__init__(f"{status}: {detail}{first}" if status else detail)
         self.status, self.errors, self.decisions = status, errors or [], decisions
+        self.retry_after = retry_after
 
 
 class WorkerDiedError(TranscendentError, RuntimeError):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from transcendent._utils.dates import as_dates, as_times
+from transcendent._utils.dates import as_dates, as_times, is_date, undated_rows
 from transcendent.temporal import cut_periods
 
 
@@ -90,3 +90,51 @@ def test_a_moment_before_the_first_year_is_refused():
 
 def test_spaces_around_a_date_do_no_harm():
     assert as_dates(np.array([" 2023-05-10 ", "2023-05-11"]))[0] == np.datetime64("2023-05-10")
+
+
+def test_times_that_cannot_be_are_undated():
+    later = datetime.now(UTC).date() + timedelta(days=3)
+    times = ["2024-01", "", "2024-13", "1970-01-01", "2099-01-01", "31/12/2014", None, str(later), "2024-01"]
+    assert undated_rows(np.array(times, dtype=object)).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert undated_rows(np.array(["1979-12-31", "1980-01-01", "NaT"], dtype="datetime64[D]")).tolist() == [
+        0,
+        2,
+    ]
+    tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+    assert undated_rows(np.array([f"{tomorrow}T12:00"])).tolist() == []
+
+
+def test_what_is_not_a_date_is_found_among_many():
+    times = [str(np.datetime64("2020-01-01T00:00") + i) for i in range(1000)]
+    for i in (0, 17, 18, 500, 999):
+        times[i] = (f"soon {i}", f"2020-13-0{i % 10}", i)[i % 3]
+    times[700:760] = [f"{i}/01/2020" for i in range(60)]
+    found = undated_rows(np.array(times, dtype=object))
+    assert found.tolist() == [0, 17, 18, 500, *range(700, 760), 999]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        *(
+            "2024",
+            "0000-01-01",
+            "2024-02-30",
+            "20240901",
+            "2024-09-01T24:00",
+            "0001-01-01T00:00+09:00",
+            "NaT",
+            "",
+        ),
+        *(b"2024-09", b"\xff", None, 7, float("nan"), date(2024, 1, 1)),
+        *(np.datetime64("2024-01"), np.datetime64("NaT"), np.datetime64(9000, "Y")),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))),
+    ],
+)
+def test_a_date_is_what_as_dates_reads(time):
+    try:
+        as_dates(np.array([time], dtype=object))
+    except ValueError:
+        assert not is_date(time)
+    else:
+        assert is_date(time)

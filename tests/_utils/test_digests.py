@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
+from transcendent._utils.arrays import stack_rows
 from transcendent._utils.digests import float_type, number_digests, pair_up, row_digests
 
 ROWS = np.array([[1.0, 0.0, 3.0], [0.0, -0.0, 2.0], [1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
@@ -115,3 +116,14 @@ def test_pairs_use_each_place_once():
     one, two = number_digests(row_digests(ROWS), row_digests(ROWS[[4, 0]]))
     assert two.tolist() == [one[4], one[0]]
     assert one[0] == one[2]
+
+
+@pytest.mark.parametrize(
+    "make", [list, np.array, pd.DataFrame, sp.csr_matrix, pl.from_dicts, pa.Table.from_pylist]
+)
+def test_stacked_rows_are_those_above_and_those_below(make):
+    rows = [{"a": 1, "b": 0}, {"a": 2, "b": 5}, {"a": 3, "b": 7}]
+    given = rows if make in (pl.from_dicts, pa.Table.from_pylist) else [list(row.values()) for row in rows]
+    stacked = stack_rows(make(given[:1]), make(given[1:]))
+    assert type(stacked) is type(make(given))
+    np.testing.assert_array_equal(row_digests(stacked), row_digests(make(given)))

@@ -86,9 +86,11 @@ def test_budgets(refused, rate):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("decided_", -1), ("rejected_", 10**6), ("recent_", np.zeros(3))]
+    ("name", "value"),
+    [("decided_", -1), ("rejected_", 10**6), ("recent_", np.zeros(3)), ("recent_", np.full((5, 2), np.nan))],
 )
 def test_the_state_of_a_stream(refused, name, value):
     stream = StreamingBudget(InductiveEvaluator(LogisticRegression(), random_state=0), rate=0.1).fit(X, y)
+    stream.decide(X)
     setattr(stream, name, value)
     assert refused(stream)

@@ -26,6 +26,7 @@ from sklearn.pipeline import make_pipeline
 
 from transcendent import (
     CrossConformalEvaluator,
+    Decisions,
     InductiveEvaluator,
     RejectionBudget,
     ScoreEvaluator,
@@ -34,6 +35,7 @@ from transcendent._utils import parallel
 from transcendent.artifacts import load, open_artifact, save
 from transcendent.baselines import CPReject, DroidEvolver
 from transcendent.batch import decide_table
+from transcendent.decisions import Fitted, Rejector
 from transcendent.errors import BatchError
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -155,6 +157,26 @@ class TestDecisions:
         check_equal(tmp_path / "again", ice.decide(NEW))
         decide(ice, table.as_uri(), (tmp_path / "uri").as_uri())
         check_equal(tmp_path / "uri", ice.decide(NEW))
+
+
+class Declared(Rejector):
+    """A rejector of a user's own: it declares its classes, in an order of its own."""
+
+    fitted = Fitted(classes=np.array(["spam", "ham"]), feature_names=np.array(NAMES), n_features=WIDTH)
+
+    def predict(self, X):
+        return np.where(np.asarray(X)[:, 0] > 1, "ham", "spam")
+
+    def decide(self, X):
+        trust = np.ones(len(X))
+        return Decisions(self.predict(X), trust > 0, trust, trust, self.fitted.classes)
+
+
+def test_classes_are_those_that_a_rejector_declares(table, tmp_path):
+    result = decide(Declared(), table, tmp_path / "out")
+    ham = int((NEW[:, 0] > 1).sum())
+    assert result.classes.tolist() == ["spam", "ham"]
+    assert result.objects.tolist() == [N - ham, ham]
 
 
 class TestLayouts:

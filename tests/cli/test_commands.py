@@ -60,6 +60,17 @@ steps = [
   { class = "sklearn.svm.LinearSVC" },
 ]
 """
+SIGNED = """
+[data]
+file = "all.csv"
+label = "spam"
+
+[detector]
+steps = [
+  { class = "sklearn.preprocessing.OneHotEncoder", columns = ["signed"], handle_unknown = "ignore" },
+  { class = "sklearn.svm.LinearSVC" },
+]
+"""
 SETTINGS = {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 ENVIRONMENT = os.environ | SETTINGS
 
@@ -148,7 +159,7 @@ class TestFit:
         assert artifact.manifest["classes"] == ["good", "malicious"]
         assert artifact.manifest["features"]["names"] == [f"f{i}" for i in range(stream.X.shape[1])]
         assert artifact.manifest["training_period"][1].startswith("2020-05")
-        assert artifact.manifest["notes"] == {"id": "name"}
+        assert artifact.manifest["notes"] == {"id": "name", "train": "2020-06"}
 
     def test_it_is_what_python_would_have_fitted(self, folder, stream):
         frame = pd.read_parquet(folder / "objects.parquet")
@@ -298,6 +309,32 @@ class TestDecide:
         (tmp_path / "e.toml").write_text(MAIL)
         run("fit", "e.toml", "-o", "m.transcendent", cwd=tmp_path)
         assert "2,400 objects" in run("decide", "m.transcendent", "mail.csv", cwd=tmp_path).stdout
+
+    def test_booleans_with_gaps(self, tmp_path, stream):
+        """A column of True, False and gaps is not text, however its cells fall into files."""
+        rng = np.random.default_rng(0)
+        signed = np.where(rng.random(len(stream.y)) < 0.1, "", np.where(stream.y == 1, "False", "True"))
+        frame = pd.DataFrame({"size": stream.X[:, 0], "signed": signed, "spam": stream.y})
+        frame.to_csv(tmp_path / "all.csv", index=False)
+        frame[frame["signed"] != ""].to_csv(tmp_path / "full.csv", index=False)
+        odd = pd.DataFrame({"size": [0.0], "signed": ["maybe"], "spam": [0]})
+        pd.concat([frame, odd]).to_csv(tmp_path / "odd.csv", index=False)
+        pd.read_csv(tmp_path / "all.csv").to_parquet(tmp_path / "all.parquet")
+        (tmp_path / "e.toml").write_text(SIGNED)
+        run("fit", "e.toml", "-o", "m.transcendent", cwd=tmp_path)
+
+        def decided(name):
+            run("decide", "m.transcendent", name, "-o", "out.csv", cwd=tmp_path)
+            return pd.read_csv(tmp_path / "out.csv")[["label", "credibility", "accepted"]]
+
+        everything = decided("all.csv")
+        rows = pd.read_csv(tmp_path / "all.csv")[["size", "signed"]]
+        expected = load(tmp_path / "m.transcendent").decide(rows)
+        np.testing.assert_array_equal(everything["accepted"], expected.accepted)
+        pd.testing.assert_frame_equal(decided("all.parquet"), everything)
+        pd.testing.assert_frame_equal(decided("odd.csv")[:-1], everything)
+        there = everything[frame["signed"] != ""].reset_index(drop=True)
+        pd.testing.assert_frame_equal(decided("full.csv"), there)
 
 
 class TestDecideInParts:
@@ -497,7 +534,7 @@ class TestData:
     def test_a_split_that_backtests_refuse(self, folder, tmp_path):
         frame = pd.read_parquet(folder / "objects.parquet")
         frame["seen"] = np.where(
-            frame["verdict"] == "good", frame["seen"], frame["seen"] + pd.Timedelta(days=3000)
+            frame["verdict"] == "good", frame["seen"] - pd.Timedelta(days=3000), frame["seen"]
         )
         frame.to_parquet(tmp_path / "biased.parquet")
         done = run(
@@ -508,7 +545,7 @@ class TestData:
             "--time",
             "seen",
             "--train",
-            "2028-06",
+            "2020-06",
             cwd=tmp_path,
             code=9,
         )
@@ -549,10 +586,34 @@ class TestBacktest:
         said = run("report", cwd=folder).stdout
         page = folder / "experiment/report.html"
         assert str(page.relative_to(folder)) in said
-        assert "<html" in page.read_text()
-        again = run("report", "experiment", "-o", "page.html", "--title", "My detector", "--json", cwd=folder)
-        assert json.loads(again.stdout)["report"] == "page.html"
-        assert "My detector" in (folder / "page.html").read_text()
+        assert "<h1>changed</h1>" in page.read_text()
+        assert "hours at 5 minutes each" in page.read_text()
+        line = (
+            "report",
+            "experiment",
+            "-o",
+            "page.html",
+            "--title",
+            "My detector",
+            "--minutes",
+            "90",
+            "--json",
+        )
+        assert json.loads(run(*line, cwd=folder).stdout)["report"] == "page.html"
+        assert "<h1>My detector</h1>" in (folder / "page.html").read_text()
+        assert "hours at 90 minutes each" in (folder / "page.html").read_text()
+
+    @pytest.mark.slow
+    def test_several_seeds_are_reported_too(self, tmp_path):
+        from sklearn.svm import LinearSVC
+
+        stream = make_stream(600, n_periods=6, random_state=0)
+        given = {"train": "2020-04", "allow": ["few_positives"], "random_state": [0, 1], "verbose": False}
+        ice = {"ICE": InductiveEvaluator(LinearSVC(C=0.1))}
+        backtest(ice, stream.X, stream.y, stream.times, **given, folder=tmp_path / "runs", title="Seeds")
+        said = json.loads(run("report", "--json", cwd=tmp_path).stdout)
+        assert said["seeds"] == [0, 1]
+        assert "<h1>Seeds</h1>" in (tmp_path / "runs/report.html").read_text()
 
     def test_no_backtest_to_report(self, tmp_path):
         assert "no finished backtest" in run("report", cwd=tmp_path, code=4).stderr

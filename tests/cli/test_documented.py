@@ -30,7 +30,7 @@ def test_every_experiment_is_understood(text, tmp_path):
 
 
 def test_there_are_experiments_and_commands():
-    assert len(EXPERIMENTS) == 6
+    assert len(EXPERIMENTS) == 8
     assert len(COMMANDS) >= 8
 
 

@@ -105,7 +105,7 @@ def run(made, monkeypatch):
         (4, "data x.csv --time n"),
         (4, "decide ok.transcendent wide.csv"),
         (4, "decide ok.transcendent latin.csv"),
-        (4, "fit ok.toml -o x.transcendent --train 1999"),
+        (2, "fit ok.toml -o x.transcendent --train 1999"),
         (4, "report folder"),
         (4, "fit undated.toml -o x.transcendent"),
         (4, "backtest undated.toml"),
@@ -144,15 +144,15 @@ def test_each_failure_has_its_code(run, code, line):
     [
         (
             "fit undated.toml -o x.transcendent",
-            "undated.csv cannot be fitted as it is:\n  t  row 0 of 600 has no date: 'soon'",
+            "undated.csv cannot be fitted as it is:\n  t  1 of 600 rows has no date, in line 2: 'soon'",
         ),
         ("fit numbered.toml -o x.transcendent", 'x.csv: the times are numbers, not dates .* period = "none"'),
         (
             "fit text.toml -o x.transcendent",
-            "text.csv cannot be fitted as it is:\n  b  row 0 of 600 has no number: 'seven'",
+            "text.csv cannot be fitted as it is:\n  b  1 of 600 rows has no number, in line 2: 'seven'",
         ),
         ("decide ok.transcendent dates.parquet", r"dates.parquet: the columns \['b'\] hold text"),
-        ("decide ok.transcendent text.csv", r"text.csv: .* 'seven'\nIt is in row 0, column 1 \('b'\)"),
+        ("decide ok.transcendent text.csv", r"text.csv: .* 'seven'\nIt is in line 2, column 1 \('b'\)"),
     ],
 )
 def test_bad_data_is_named_by_its_file(run, line, said):
@@ -172,7 +172,7 @@ def test_a_row_is_named_by_its_place_in_the_file(run, made):
     frame[::-1].to_csv("holes.csv", index=False)
     Path("holes.toml").write_text(TOML.replace("x.csv", "holes.csv"))
     for line in ("fit holes.toml -o x.transcendent", "backtest holes.toml"):
-        assert "  b  no value in 2 of 600 rows, the first is row 9" in run(line).stderr
+        assert "  b  no value in 2 of 600 rows, the first is line 11" in run(line).stderr
 
 
 def test_a_missing_dependency_and_an_interruption_and_a_defect(run, monkeypatch):
@@ -192,6 +192,7 @@ def test_a_missing_dependency_and_an_interruption_and_a_defect(run, monkeypatch)
 def test_all_codes_are_tried():
     """Here, but for that of a closed pipe, which takes a process of its own."""
     tried = Path(__file__).read_text()
+    tried += (Path(__file__).parent / "test_watching.py").read_text()
     assert [code for code in EXIT_CODES if f"({code}, " not in tried and f", {code})" not in tried] == [141]
 
 
@@ -219,7 +220,7 @@ def test_csv_on_a_terminal_is_escaped(run, capsys, monkeypatch):
 def test_a_long_integer_is_named_by_its_place(run):
     said = run("decide ok.transcendent long.csv").stderr
     assert "long.csv: Input X contains infinity or a value too large" in said
-    assert "It is in row 3, column 1 ('b')." in said
+    assert "It is in line 5, column 1 ('b')." in said
 
 
 @pytest.mark.parametrize("json", ["", "--json"])

@@ -16,6 +16,7 @@ from transcendent.artifacts import save
 from transcendent.artifacts.sandbox import Access
 from transcendent.batch import decide_table
 from transcendent.batch.in_memory import decide_file
+from transcendent.errors import ArtifactError
 from transcendent.temporal import backtest
 
 N = 6000
@@ -70,7 +71,31 @@ def rejected_in_parts(budget, X, sizes):
     return np.concatenate([budget.decide(part).rejected for part in np.split(X, cuts) if len(part)])
 
 
+class Bare:
+    """A rejector with nothing of scikit-learn."""
+
+    def fit(self, X, y):
+        self.given = Given().fit(X, y)
+        return self
+
+    def predict(self, X):
+        return self.given.predict(X)
+
+    def decide(self, X):
+        return self.given.decide(X)
+
+
 class TestPeriods:
+    def test_a_rejector_of_ones_own_needs_nothing_of_scikit_learn(self, tmp_path):
+        bare, X = Bare(), rows(STREAMS["falling"])
+        held = RejectionBudget(bare, rate=0.1).fit(X, None)
+        assert held.decide(X).rejection_rate == 0.1
+        assert not hasattr(bare, "given")
+        with pytest.raises(ArtifactError, match=r"Bare cannot be saved: derive .*BaseEstimator"):
+            save(bare, tmp_path / "bare")
+        with pytest.raises(TypeError, match="is not a rejector, an instance"):
+            RejectionBudget(Bare, rate=0.1).fit(X, None)
+
     @pytest.mark.parametrize("budget", [{"rate": 0.1}, {"count": 1}])
     def test_one_object_is_no_period(self, budget):
         held = RejectionBudget(Given(), **budget).fit(None, None)
@@ -179,6 +204,19 @@ class TestStreams:
         fitted = budget.fit(X[:366], y[:366])
         accepted = fitted.decide(X[366:]).accepted
         np.testing.assert_array_equal(result.answers["StreamingBudget"].accepted, accepted)
+
+    def test_it_calibrates_on_the_most_recent_rows_if_its_evaluator_does(self):
+        X, y = make_classification(1200, random_state=0)
+        times = np.datetime64("2020-01-01") + np.random.default_rng(0).permutation(1200)
+        ice = InductiveEvaluator(LinearSVC(), random_state=0)
+        recent = ice.fit(X, y, times=times).calibration_rows_[0]
+        for budget in (StreamingBudget(ice, rate=0.1), RejectionBudget(ice, rate=0.1)):
+            found = budget.fit(X, y, times=times).rejector_.calibration_rows_[0]
+            np.testing.assert_array_equal(found, recent)
+            given = {"train": "2022", "chronological": True, "allow": ("few_positives",), "verbose": False}
+            result = backtest({"budget": budget, "ICE": ice}, X, y, times, **given)
+            held, alone = result.answers["budget"], result.answers["ICE"]
+            np.testing.assert_array_equal(held.credibility, alone.credibility)
 
     def test_a_table_cannot_be_decided_in_parts(self, tmp_path):
         with pytest.raises(ValueError, match="cannot be decided in parts"):

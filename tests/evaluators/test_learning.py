@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
@@ -85,6 +86,44 @@ def test_nothing_new_changes_nothing_and_learning_twice_is_learning_once(evaluat
     first.learn(X[:1000], Y[:1000]).learn(X[ALL], Y[ALL])
     once = fitted(evaluator).learn(X[ALL], Y[ALL])
     np.testing.assert_array_equal(first.decide(X[NEW]).credibility, once.decide(X[NEW]).credibility)
+
+
+FRAMES = {
+    "array": lambda rows: rows,
+    "sparse": sp.csr_matrix,
+    "pandas": lambda rows: pd.DataFrame(rows).add_prefix("f"),
+    "polars": lambda rows: pl.DataFrame(rows, schema=[f"f{j}" for j in range(rows.shape[1])]),
+}
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        InductiveEvaluator(LinearSVC(), measure=SecondOpinion(LogisticRegression()), random_state=0),
+        RejectionBudget(CrossConformalEvaluator(LinearSVC(), cv=2, random_state=0), rate=0.2),
+        TransductiveEvaluator(LinearSVC(), cv=2, random_state=0),
+    ],
+)
+def test_the_rows_of_fit_may_be_given_apart(evaluator, form):
+    rows, what = FRAMES[form], "both"
+    order = np.random.default_rng(0).permutation(800)
+    whole, apart = (clone(evaluator).fit(rows(X[OLD]), Y[OLD]) for _ in range(2))
+    whole.learn(rows(X[ALL]), Y[ALL], what=what)
+    apart.learn(rows(X[800:1200]), Y[800:1200], what=what, fitted=(rows(X[order]), Y[order]))
+    expected, got = (one.decide(rows(X[NEW])).columns() for one in (whole, apart))
+    for name, column in expected.items():
+        np.testing.assert_array_equal(got[name], column)
+
+
+def test_rows_of_fit_in_other_columns_are_refused():
+    first = InductiveEvaluator(LinearSVC(), measure=OPINION, random_state=0).fit(X[OLD], Y[OLD])
+    with pytest.raises(ValueError, match="are not among these"):
+        first.learn(X[800:], Y[800:], fitted=(X[:700], Y[:700]))
+    with pytest.raises(ValueError, match="of another type"):
+        first.learn(X[800:], Y[800:], fitted=(X[OLD], Y[OLD].astype(str)))
+    with pytest.raises(ValueError, match="differ in type or columns"):
+        first.learn(X[800:], Y[800:], fitted=(pd.DataFrame(X[OLD]), Y[OLD]))
 
 
 @pytest.mark.parametrize("cv", ["loo", 4])

@@ -55,6 +55,21 @@ def test_the_session_of_the_page(here):
     ]
 
 
+def test_a_budget_calibrates_on_the_most_recent_rows_and_is_monitored(here):
+    held = TOML.replace("[split]", "[split]\nchronological = true") + "budget = 0.1\n"
+    Path("objects.toml").write_text(
+        f'monitor = 20\ntitle = "Mail of 2024"\n{held}[rejectors.alone]\ntype = "ICE"\n'
+    )
+    experiment = experiments.read("objects.toml")
+    fitted = experiment.fit("ICE")
+    rows = fitted.rejector.rejector_.calibration_rows_[0]
+    assert len(rows) == round(0.34 * len(fitted.rows))
+    assert rows.min() == len(fitted.rows) - len(rows)  # rows are in the order of time
+    result = experiment.backtest()
+    assert (result.title, sorted(result.monitors)) == ("Mail of 2024", ["ICE", "alone"])
+    assert result.manifest["chronological"] is True
+
+
 def test_what_is_in_the_data(here):
     found = experiments.read("objects.toml").check()
     assert (found["objects"], found["features"], found["problems"]) == (1200, STREAM.X.shape[1], [])
@@ -76,7 +91,7 @@ def test_arguments_are_named(here):
         "rejector": lambda: experiment.fit("CCE"),
         "train": lambda: experiment.fit(train="soon"),
         "what": lambda: experiment.learn(fitted, "labelled.csv", what="all"),
-        "labelled": lambda: experiment.learn(fitted, "objects.csv"),
+        "labels": lambda: experiment.learn(fitted, "objects.csv"),
         "label": lambda: experiments.propose("objects.csv", label="z"),
         "file": lambda: experiments.propose("objects.toml"),
     }.items():
@@ -91,6 +106,6 @@ def test_columns_in_another_order_are_learnt_by_name(here):
         FRAME[columns].to_csv("objects.csv", index=False)
         learnt.append(experiments.read("objects.toml").learn(fitted, "labelled.csv"))
     rows = FRAME[[name for name in FRAME if name.startswith("f")]]
-    (one, n), (other, m) = learnt
+    (one, n, _), (other, m, _) = learnt
     assert n == m == 100
     np.testing.assert_array_equal(one.decide(rows).p_values, other.decide(rows).p_values)

@@ -5,7 +5,7 @@ from sklearn.pipeline import Pipeline
 
 from transcendent import ExactSearch, RandomSearch
 from transcendent.errors import SettingsError
-from transcendent.experiments import read
+from transcendent.experiments import read, toml
 from transcendent.experiments.building import build_detector, build_rejectors
 from transcendent.experiments.toml import TomlTable, line_of
 from transcendent.metrics import F1, Recall, RejectionRate
@@ -59,6 +59,19 @@ measure.class = "Margin"
         assert line_of(text, ("c", "e")) == 9
         assert line_of(text, ("c",)) == 7
 
+    def test_brackets_in_texts_and_comments_mean_nothing(self):
+        text = 'x = """"]["""" # ]\ny = \'\'\'\n[b]\n\'\'\'\nz = ["\\"]", \'[\', # ]\n]\n'
+        text += "[b]\nc = { d = [1,\n2] }\ne = 1\n"
+        assert line_of(text, ("b",)) == 7
+        assert line_of(text, ("b", "c", "d")) == 8
+        assert line_of(text, ("b", "e")) == 10
+
+    def test_long_lists_of_texts_with_brackets_are_read_once(self, monkeypatch):
+        parsed = []
+        monkeypatch.setattr(toml.tomllib, "loads", lambda text: parsed.append(text) or {})
+        line_of("a = [\n" + '  "]",\n' * 1000 + "]\nb = 1\n", ("b",))
+        assert len(parsed) == 2
+
     def test_of_tables_in_a_list_the_one_meant(self):
         text = "[[steps]]\na = 1\n[[steps]]\na = 2\nb = 3\n[other]\nb = 4\n"
         assert [line_of(text, ("steps", "a"), i) for i in (0, 1)] == [2, 4]
@@ -87,6 +100,23 @@ steps = [
         assert pipeline.steps[0][1].ngram_range == (1, 2)
         assert pipeline.steps[0][1].stop_words == ["the"]
         assert pipeline.steps[1][1].estimator.C == 2.0
+
+    def test_named_estimators_in_a_list(self, settings):
+        text = """[detector]
+class = "sklearn.ensemble.VotingClassifier"
+weights = [1, 2]
+estimators = [
+  ["svm", { class = "sklearn.svm.LinearSVC", C = 2.0 }],
+  ["bayes", { class = "sklearn.naive_bayes.GaussianNB" }],
+]
+"""
+        made = build_detector(settings(text))
+        expected = (
+            "VotingClassifier(estimators=[('svm',LinearSVC(C=2.0)),('bayes',GaussianNB())],weights=[1,2])"
+        )
+        assert repr(made).replace("\n", "").replace(" ", "") == expected
+        with pytest.raises(SettingsError, match=r"line 4: .*did you mean 'GaussianNB'"):
+            build_detector(settings(text.replace("GaussianNB", "GausianNB")))
 
     @pytest.mark.parametrize(
         "path",
@@ -187,6 +217,18 @@ search = { constraints = "rejection_rate <= 10%" }
         ('[detector]\nclass = "sklearn.preprocessing.MinMaxScaler"\n', 2, "MinMaxScaler is not a classifier"),
         ('[detector]\nclass = "sklearn.linear_model.Ridge"\n', 2, "Ridge is not a classifier"),
         ('[detector]\nsteps = [{ class = "sklearn.linear_model.Ridge" }]\n', 2, "Ridge is not a classifier"),
+        ('[detector]\nclass = "xgboost.spark.SparkXGBClassifier"\n', 2, "cannot be imported: pyspark"),
+        ('[detector]\nclass = "lightgbm.LGBMClassifier"\nn_estimators = "many"\n', 3, "a whole number, not"),
+        (DETECTOR + '[rejectors.ICE]\ncalibration_size = "x"\n', 5, "calibration_size must be a number, not"),
+        (DETECTOR + '[rejectors.ICE]\nn_jobs = "x"\n', 5, "n_jobs must be a whole number, not 'x'"),
+        (
+            DETECTOR + '[rejectors.ICE]\nmeasure = { class = "NeighbourRatio", n_neighbors = "x" }\n',
+            5,
+            "whole",
+        ),
+        ("seed = -1\n" + DETECTOR, 1, "seed must be from 0 to 4294967295"),
+        ("seed = 4294967296\n" + DETECTOR, 1, "seed must be from 0 to 4294967295"),
+        ("a = " + "[" * 3000 + "]" * 3000, None, "nested too deeply"),
     ],
 )
 def test_errors_name_the_line_and_the_way_out(tmp_path, text, line, said):
@@ -212,6 +254,14 @@ DATA = '[data]\nfile = "objects.csv"\nlabel = "y"\ntime = "seen"\n'
         (DATA.replace('time = "seen"\n', "") + DETECTOR, 1, "[data] lacks time"),
         (DATA + "features = [1]\n" + DETECTOR, 5, "list of names"),
         (DATA + 'features = ["a"]\n' + DETECTOR + '[split]\ntrain = "July"\n', 10, "'July' is not a date"),
+        (DATA + 'features = ["a", "y"]\n' + DETECTOR, 5, "'y' holds the labels"),
+        (DATA + 'features = ["a"]\n' + DETECTOR + '[split]\ntrain = "2020"\n', 10, "no rows to train on"),
+        (DATA + 'features = ["a"]\n' + DETECTOR + '[split]\ntrain = "2030"\n', 10, "no rows to test on"),
+        (
+            DATA + 'features = ["a"]\n' + DETECTOR + '[split]\nperiod = "none"\ntrain = 5\n',
+            11,
+            "5 does not compare with the times",
+        ),
         (
             DATA + 'features = ["a"]\n' + DETECTOR + '[split]\ntrain = "2024-02"\nperiod = "months"\n',
             11,
@@ -291,3 +341,14 @@ measures = [
     def test_a_budget_that_is_none(self, settings, budget):
         with pytest.raises(SettingsError, match=r"line 6: budget must be a share .* or a whole number"):
             self.rejector(settings, f"budget = {budget}")
+
+
+def test_what_a_booster_says_of_its_parameters_is_named_with_its_line(tmp_path):
+    rows = "".join(f"{i % 7},{i % 2},2024-01-{i % 28 + 1:02}\n" for i in range(60))
+    (tmp_path / "objects.csv").write_text(f"a,y,seen\n{rows}")
+    text = DATA + '[detector]\nclass = "xgboost.XGBClassifier"\nn_estimators = "many"\n'
+    (tmp_path / "experiment.toml").write_text(text)
+    with pytest.raises(
+        SettingsError, match="line 6: a detector cannot be fitted, perhaps for a parameter: 'str'"
+    ):
+        read(tmp_path / "experiment.toml").fit()

@@ -131,7 +131,7 @@ def engine(shared_database):
     engine = connect(shared_database, 20)
     drop_all(engine)
     with engine.begin() as connection:
-        for table in ("model", "token"):
+        for table in ("sender_day", "ranks", "cutoff", "model", "token"):
             connection.execute(text(f"DELETE FROM {table}"))
     make_months(engine)
     yield engine
@@ -174,7 +174,7 @@ class Gate(processes.Gate):
 
     def client(self, name="sensor", role="client"):
         """A client with a new token."""
-        self._clients.append(GateClient(self.address, self.token(name, role)))
+        self._clients.append(GateClient(self.address, self.token(name, role), retries=0))
         return self._clients[-1]
 
     def stop(self, how=signal.SIGTERM):

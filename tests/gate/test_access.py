@@ -35,7 +35,7 @@ WRONG = "tg_0123456789ab_cXVpdGUgd3JvbmcsIHF1aXRlIHdyb25nLCBpbmRlZWQ"
 def ask(gate, method, path, token=None):
     headers = {} if token is None else {"authorization": f"Bearer {token}".encode("latin1")}
     body = {} if method == "POST" else None
-    path = path.replace("{item}", "7")
+    path = path.replace("{item}", "7").replace("{object_id}", "7")
     return httpx2.request(method, gate.address + path, json=body, headers=headers).status_code
 
 
@@ -71,7 +71,7 @@ def routes_of(app):
         inner = getattr(route, "original_router", None)
         for each in inner.routes if inner is not None else [route]:
             for method in each.methods:
-                yield method, each.path
+                yield method, each.path_format
 
 
 @pytest.mark.parametrize(("method", "path"), list(RULES))

@@ -71,15 +71,13 @@ def test_contradictions_are_found_and_repaired_where_that_is_possible(filled, ch
 
 
 def fill_by_key(engine, n=6):
-    """Keep objects whose keys are those of their ids, model and features."""
+    """Keep objects whose keys are those of their sender, ids and features."""
     number = register(engine, Model(None, "d", Layout(3), ["goodware", "malware"], {}))
     features = encode(np.eye(3)[:1])[0]
     names = [f"ö{i}" for i in range(n)]
     about = (number, 1, 0.5, 0.5, 0.5, 1.0, None, None, False)
-    keep(
-        engine,
-        [(_key(name, b"d", features), *about, name, "sensor", "malware", None, features) for name in names],
-    )
+    rest = "sensor", None, "malware", None, features, None, None, None, True
+    keep(engine, [(_key("sensor", name, features), *about, name, *rest) for name in names])
 
 
 def identities(engine):

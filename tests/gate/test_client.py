@@ -86,7 +86,8 @@ def test_every_method(gate, boosted, frame):
     sender = gate.client("sender")
     sender.decide([f"every {i}" for i in range(n)], rejected)
     model = sender.model()
-    assert model["features"] == {"count": 12, "names": NAMES}
+    types = {"kinds": ["number"] * 12, "dtypes": ["float64"] * 12}
+    assert model["features"] == {"count": 12, "names": NAMES, **types}
     assert (model["classes"], model["rejector"]) == (["goodware", "malware"], "InductiveEvaluator")
     ann, root = gate.client("ann", "analyst"), gate.client("root", "operator")
     waiting = ann.counts()["waiting"]
@@ -118,6 +119,10 @@ def test_every_method(gate, boosted, frame):
     whole = httpx2.get(f"{gate.address}/v1/labelled", headers=headers)  # parts of it would not fit together
     assert (whole.status_code, len(whole.content)) == (200, int(whole.headers["content-length"]))
     assert (labelled.y.tolist(), labelled.X.shape) == (["grey"], (1, 12))
+    since = {when: read_labelled(io.BytesIO(root.labelled(since=when))) for when in ("2026-01-01", "9999-01")}
+    assert [len(found.y) for found in since.values()] == [1, 0]
+    with pytest.raises(GateError, match="422"):
+        root.labelled(since="soon")
     assert root.undo(first)["author"] == "root"
 
 

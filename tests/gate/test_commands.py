@@ -3,13 +3,19 @@
 import json
 import re
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
 from tests.gate.conftest import pretend_version
+from transcendent.artifacts import load, sandbox
 from transcendent.cli.app import app
+from transcendent.experiments import read
 from transcendent.gate import read_labelled
 from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect, make_month, month_of, version_of
@@ -46,7 +52,7 @@ def items(own_engine, rejector, problem):
     X = problem[0][1000:1100]
     model = Model(rejector, "d" * 64, Layout(12), rejector.classes_.tolist(), {})
     ids, senders = [f"o{i}" for i in range(100)], ["probe"] * 100
-    kept = to_keep(model, register(engine, model), Draw(b"", 0), ids, senders, X, rejector.decide(X))
+    kept = to_keep(register(engine, model), Draw(b"", 0), ids, senders, X, rejector.decide(X))
     keep(engine, list(kept.values()))
     quarantine = Quarantine(engine)
     found = [each["id"] for each in quarantine.claim("ann", 100).items]
@@ -123,6 +129,7 @@ class TestQuarantine:
         n = len(items)
         assert counted == {
             "waiting": n - 1, "audit": 0, "rejected": n - 1, "skipped": 0, "held": n - 1, "labelled": 1,
+            "closed": 0, "over": 0,
         }  # fmt: skip
         assert f"waiting   {n - 1}" in run("quarantine", "show").stdout
 
@@ -139,8 +146,24 @@ class TestQuarantine:
         done = run("quarantine", "export", "--out", "labelled.parquet")
         assert "1 labelled objects written to labelled.parquet" in done.stderr
         assert read_labelled(tmp_path / "labelled.parquet").y.tolist() == ["malware"]
+        for since, n in (("2026-01-01", 1), ("2999-01-01T08:00:00+02:00", 0)):
+            done = run("quarantine", "export", "-o", "labelled.parquet", "--since", since)
+            assert f"{n} labelled objects" in done.stderr
+        refused = run("quarantine", "export", "-o", "x.parquet", "--since", "1.11.2026", code=2).stderr
+        assert "--since: '1.11.2026' is not a date or time such as 2026-11-01" in refused
         assert "cannot be written" in run("quarantine", "export", "-o", "nowhere/x.parquet", code=7).stderr
         assert "must end in .parquet" in run("quarantine", "export", "-o", "labelled.csv", code=2).stderr
+
+    def test_close(self, run, given, items, own_engine):
+        Quarantine(own_engine).release("ann", items[1:5])
+        n = len(items) - 5
+        said = f"items of model {'d' * 12}; {n} are held and stay"
+        assert f"would close 4 {said}: add --yes" in run("quarantine", "close", "--model", "ddd").stderr
+        assert Quarantine(own_engine).counts()["closed"] == 0
+        assert f"closed 4 {said}." in run("quarantine", "close", "--model", "ddd", "--yes").stderr
+        counted = json.loads(run("quarantine", "show", "--json").stdout)
+        assert (counted["closed"], counted["waiting"]) == (4, n)
+        assert "no models begin with 'x'" in run("quarantine", "close", "--model", "x", code=4).stderr
 
     def test_drop(self, run, given, items, own_engine):
         engine = own_engine
@@ -160,6 +183,51 @@ class TestQuarantine:
             assert "is not over" in run(*asked[:3], "2999-01", *yes, code=4).stderr
         with engine.connect() as connection:
             assert connection.execute(text("SELECT author FROM label")).scalars().all() == ["ann"]
+
+
+EXPERIMENT = """
+[data]
+file = "objects.csv"
+label = "verdict"
+[detector]
+class = "sklearn.svm.LinearSVC"
+[rejectors.ICE]
+measure = "neighbour_ratio"
+"""
+
+
+def test_an_artifact_learns_what_the_quarantine_holds(run, given, own_engine, problem, tmp_path, monkeypatch):
+    X, y = (rows[:600] for rows in problem)
+    frame = pd.DataFrame(X).add_prefix("f")
+    frame[:500].assign(verdict=y[:500]).to_csv("objects.csv", index=False)
+    Path("objects.toml").write_text(EXPERIMENT)
+    monkeypatch.setattr(sandbox, "try_out", lambda *_: None)  # which takes seconds
+    fitted = read("objects.toml").fit()
+    fitted.save("objects.transcendent")
+    model = Model(fitted.rejector, "d" * 64, Layout(12), fitted.rejector.classes_.tolist(), {})
+    ids, number = [str(i) for i in range(480, 600)], register(own_engine, model)
+    decisions = fitted.rejector.decide(frame[480:])
+    keep(own_engine, list(to_keep(number, Draw(b"", 1), ids, ids, X[480:], decisions).values()))
+    assert "no object in the quarantine has a label" in run("learn", "objects.toml", code=4).stderr
+    other = register(own_engine, replace(model, digest="e" * 64, layout=Layout(3)))
+    kept = to_keep(other, Draw(b"", 1), ["599"], ["x"], X[599:, :3], decisions[-1:])
+    keep(own_engine, list(kept.values()))
+    quarantine = Quarantine(own_engine, labels=["unclear"])
+    for item in quarantine.claim("ann", 1000).items:
+        row = int(item["object_id"])
+        quarantine.resolve("ann", item["id"], "unclear" if row > 590 else y[row])
+    trusted = ["sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"]
+    trust = [word for name in trusted for word in ("--trust", name)]
+    assert "--model eeeeeeeeeeee" in run("learn", "objects.toml", *trust, code=4).stderr
+    said = run("learn", "objects.toml", "--model", "fff", code=4).stderr
+    assert "no object in the quarantine that a model 'fff' decided has a label yet." in said
+    found = json.loads(run("learn", "objects.toml", "--model", "ddd", *trust, "--json").stdout)
+    assert found["learnt"] == 91
+    assert found["left_out"] == {"label 'unclear' is not a class": 9, "row of the fit": 20}
+    by_hand = fitted.rejector.learn(frame[:591], y[:591])
+    expected = by_hand.decide(frame[300:]).p_values
+    learnt = load(tmp_path / "objects-learnt.transcendent", trusted=trusted)
+    np.testing.assert_array_equal(learnt.decide(frame[300:]).p_values, expected)
 
 
 def test_an_older_version_of_the_tables_is_named(run, given, own_engine):

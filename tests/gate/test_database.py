@@ -60,9 +60,14 @@ def fill(engine, n=3, prefix="o"):
                 False,
                 f"{prefix}{i}",
                 "sensor",
+                None,
                 "malware",
                 None,
                 b"\x01",
+                None,
+                None,
+                None,
+                True,
             )
             for i in range(n)
         ],

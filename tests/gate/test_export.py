@@ -1,6 +1,7 @@
 """Labelled objects as a file, and back."""
 
 import io
+from datetime import timedelta
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -10,9 +11,11 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
+from sqlalchemy import text
 
 from transcendent import InductiveEvaluator
-from transcendent.gate.export import export_labelled, read_labelled, schema
+from transcendent._utils.dates import as_moment
+from transcendent.gate.export import ColumnsDifferError, export_labelled, read_labelled, schema
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
@@ -38,7 +41,7 @@ def stored(engine):
         model = Model(rejector, digest, Layout(X.shape[1]), classes, {})
         ids = [f"{prefix}{i}" for i in range(X.shape[0])]
         number, draw = register(engine, model), Draw(bytes(32), rate)
-        chosen = to_keep(model, number, draw, ids, ids, X, rejector.decide(np.nan_to_num(X)))
+        chosen = to_keep(number, draw, ids, ids, X, rejector.decide(np.nan_to_num(X)))
         keep(engine, list(chosen.values()))
         items = Quarantine(engine).claim("ann", 1000).items
         return {item["object_id"]: item["id"] for item in items}
@@ -65,14 +68,14 @@ def test_rows_and_labels_come_back_as_they_were(engine, stored, of_numbers, tmp_
     truth = {f"o{i}": label for i, label in enumerate(TRUTH[300:360].tolist())}
     labelled(engine, items, truth)
     found = exported(engine, tmp_path / "labelled.parquet", of_numbers.classes_)
-    places = [int(name[1:]) for name in found.table["id"].to_pylist()]
+    places = [int(name[1:]) for name in found.table["gate_id"].to_pylist()]
     assert sorted(places) == list(range(60))
     assert found.X.toarray().tobytes() == X[places].tobytes()
     assert found.y.dtype == of_numbers.classes_.dtype
     np.testing.assert_array_equal(found.y, TRUTH[300:360][places])
     np.testing.assert_array_equal(found.audited, of_numbers.decide(X[places]).accepted)
-    assert set(found.table["author"].to_pylist()) == {"ann"}
-    assert set(found.table["note"].to_pylist()) == {"by hand"}
+    assert set(found.table["gate_author"].to_pylist()) == {"ann"}
+    assert set(found.table["gate_note"].to_pylist()) == {"by hand"}
     assert found.table.schema.equals(schema())
 
 
@@ -85,7 +88,7 @@ def test_missing_values_zeros_and_sets_come_back_too(engine, stored, of_numbers,
     items = stored(of_numbers, X)
     labelled(engine, items, dict.fromkeys(items, 4))
     found = exported(engine, tmp_path / "labelled.parquet", of_numbers.classes_)
-    places = [int(name[1:]) for name in found.table["id"].to_pylist()]
+    places = [int(name[1:]) for name in found.table["gate_id"].to_pylist()]
     assert found.X.toarray().tobytes() == X[places].tobytes()
     assert found.X.nnz == np.count_nonzero(X)
 
@@ -104,7 +107,7 @@ def test_labels_that_are_not_classes_are_refused(engine, stored, of_numbers, tmp
     with pytest.raises(ValueError, match=r"\['unclear'\] are not among \['-3', '4'\]"):
         read_labelled(path, of_numbers.classes_)
     found = read_labelled(path, of_numbers.classes_, unknown="drop")
-    assert (found.y.tolist(), found.X.shape[0], found.table["id"].to_pylist()) == ([4], 1, ["o0"])
+    assert (found.y.tolist(), found.X.shape[0], found.table["gate_id"].to_pylist()) == ([4], 1, ["o0"])
 
 
 def test_each_object_has_the_probability_it_was_kept_with(engine, stored, rejector, problem, tmp_path):
@@ -130,10 +133,27 @@ def test_only_the_last_label_counts_and_undone_or_skipped_ones_do_not(engine, st
         again += quarantine.claim("bob", 1).items
     quarantine.resolve("bob", items["o1"], "-3")
     found = exported(engine, tmp_path / "labelled.parquet", of_numbers.classes_).table
-    assert dict(zip(found["id"].to_pylist(), found["label"].to_pylist(), strict=True)) == {
+    assert dict(zip(found["gate_id"].to_pylist(), found["gate_label"].to_pylist(), strict=True)) == {
         "o1": "-3",
         "o2": "4",
     }
+
+
+def test_an_export_may_begin_with_a_time(engine, stored, of_numbers, tmp_path):
+    items = stored(of_numbers, NUMBERS[300:304])
+    for name in ("o2", "o0", "o1"):
+        labelled(engine, items, {name: 4})
+    path = tmp_path / "labelled.parquet"
+    assert export_labelled(engine, path) == 3
+    sql = "SELECT written_at FROM label WHERE item = :item"
+    with engine.connect() as connection:
+        times = {n: connection.execute(text(sql), {"item": items[n]}).scalar() for n in ("o2", "o0", "o1")}
+    for n, (name, moment) in zip((3, 2, 1), times.items(), strict=True):
+        assert export_labelled(engine, path, since=moment) == n, name
+        assert as_moment(moment.isoformat()) == moment
+    assert export_labelled(engine, path, since=moment + timedelta(microseconds=1)) == 0
+    Quarantine(engine).undo("ann", items["o1"])
+    assert export_labelled(engine, path, since=times["o0"]) == 1
 
 
 def test_nothing_labelled_is_an_empty_table(engine, of_numbers, tmp_path):
@@ -158,9 +178,13 @@ def test_objects_of_models_with_other_features_are_not_mixed(engine, stored, of_
     labelled(engine, items, {"o0": 4})
     labelled(engine, others, {"p0": "malware"})
     path = tmp_path / "labelled.parquet"
-    assert export_labelled(engine, path) == 2
-    with pytest.raises(ValueError, match=r"\[8, 12\] features"):
-        read_labelled(path)
+    with pytest.raises(
+        ColumnsDifferError, match=r"such as d and e: export those of one model \(--model DIGEST"
+    ):
+        export_labelled(engine, path)
+    for digest, width in (("d", 8), ("e", 12)):
+        assert export_labelled(engine, path, model=digest) == 1
+        assert read_labelled(path).X.shape == (1, width)
 
 
 def test_many_objects_are_written_in_parts(engine, stored, of_numbers, tmp_path, monkeypatch):
@@ -172,7 +196,7 @@ def test_many_objects_are_written_in_parts(engine, stored, of_numbers, tmp_path,
     found = exported(engine, path, of_numbers.classes_)
     groups = pq.ParquetFile(path).metadata
     assert [groups.row_group(i).num_rows for i in range(groups.num_row_groups)] == [7] * 7 + [1]
-    places = [int(name[1:]) for name in found.table["id"].to_pylist()]
+    places = [int(name[1:]) for name in found.table["gate_id"].to_pylist()]
     np.testing.assert_array_equal(found.X.toarray(), X[places])
 
 
@@ -188,7 +212,7 @@ def test_an_evaluator_learns_from_an_export(engine, stored, tmp_path, what, spar
     found = exported(engine, tmp_path / "labelled.parquet", evaluator.classes_)
     rows = sp.vstack([X[:300], found.X]) if sparse else np.vstack([X[:300], found.X.toarray()])
     evaluator.learn(rows, np.concatenate([TRUTH[:300], found.y]), what=what)
-    places = [int(name[1:]) for name in found.table["id"].to_pylist()]
+    places = [int(name[1:]) for name in found.table["gate_id"].to_pylist()]
     order = [*range(300), *(300 + place for place in places)]
     direct.learn(X[order], TRUTH[order], what=what)
     np.testing.assert_array_equal(evaluator.decide(X[340:]).p_values, direct.decide(X[340:]).p_values)

@@ -38,10 +38,10 @@ def chosen(engine, model, problem):
     """A function that returns the objects to keep among some rows."""
     number = register(engine, model)
 
-    def choose(rows, ids=None, draw=NOBODY, model=model, number=number):
+    def choose(rows, ids=None, draw=NOBODY, sender="sensor"):
         X = problem[0][rows]
         ids = [f"o{i}" for i in range(len(X))] if ids is None else ids
-        kept = to_keep(model, number, draw, ids, ["sensor"] * len(X), X, model.rejector.decide(X))
+        kept = to_keep(number, draw, ids, [sender] * len(X), X, model.rejector.decide(X))
         return list(kept.values())
 
     return choose
@@ -96,14 +96,13 @@ def test_repetition_changes_nothing(engine, chosen):
     assert payloads(engine) == before
 
 
-def test_another_id_model_or_content_is_another_item(engine, chosen, rejector, problem):
+def test_another_id_sender_or_content_is_another_item(engine, chosen):
     kept = chosen(slice(1000, 1200))
     n = len(kept)
     keep(engine, kept)
     keep(engine, chosen(slice(1000, 1200), ids=[f"p{i}" for i in range(200)]))
     assert has(engine, 2 * n)
-    other = model_of(rejector, "e" * 64)
-    keep(engine, chosen(slice(1000, 1200), model=other, number=register(engine, other)))
+    keep(engine, chosen(slice(1000, 1200), sender="another sensor"))
     assert has(engine, 3 * n)
     ids = {each[OBJECT_ID] for each in kept}
     changed = [each for each in chosen(slice(1200, 1400)) if each[OBJECT_ID] in ids]
@@ -260,7 +259,7 @@ def test_votes_and_doubts_are_kept_where_there_are_any(engine, model):
         ranked_by="confidence",
     )
     number = register(engine, model)
-    kept = to_keep(model, number, NOBODY, ["a", "b", "c"], ["s"] * 3, np.eye(3, 12), decisions)
+    kept = to_keep(number, NOBODY, ["a", "b", "c"], ["s"] * 3, np.eye(3, 12), decisions)
     assert list(kept) == [0, 2]
     keep(engine, list(kept.values()))
     found = payloads(engine)
@@ -269,11 +268,11 @@ def test_votes_and_doubts_are_kept_where_there_are_any(engine, model):
     assert [found["c"][name] for name in names] == [0, 2, 0.2, "1", 5e-324, None]
 
 
-def test_nothing_is_chosen_of_accepted_objects_without_an_audit(rejector, problem, model):
+def test_nothing_is_chosen_of_accepted_objects_without_an_audit(rejector, problem):
     X = problem[0][:1000]
     X = X[rejector.decide(X).accepted]
     ids = list(map(str, range(len(X))))
-    assert to_keep(model, 1, NOBODY, ids, ids, X, rejector.decide(X)) == {}
+    assert to_keep(1, NOBODY, ids, ids, X, rejector.decide(X)) == {}
 
 
 def test_an_object_of_an_earlier_month_is_known_until_its_month_is_dropped(engine, chosen):

@@ -58,9 +58,14 @@ def rows(engine, ranks, prefix="o", **given):
             "accepted": False,
             "object_id": f"{prefix}{i}",
             "sender": "sensor",
+            "cutoff": 7,
             "label": "malware",
             "p_values": np.array([0.25, 0.5]).tobytes(),
             "features": features[i],
+            "context": None,
+            "seen_at": None,
+            "shown": None,
+            "kept": True,
         }
         made.append(tuple((row | given).values()))
     return made
@@ -121,13 +126,14 @@ def test_an_item_shows_all_that_was_decided(quarantine, engine, fill):
     (item,) = quarantine.claim("ann").items
     now = datetime.now(UTC)
     assert item["object_id"] == "o0"
-    assert item["sender"] == "sensor"
+    assert (item["sender"], item["cutoff"]) == ("sensor", 7)
     assert item["holder"] == "ann"
     assert timedelta(minutes=14) < item["held_until"] - now < timedelta(minutes=16)
     assert abs(item["received_at"] - now) < timedelta(minutes=1)
     assert (item["predicted"], item["classes"]) == ("malware", ["goodware", "malware"])
     assert item["model"] == "d" * 64
-    assert (item["credibility"], item["confidence"], item["p_values"]) == (0.125, 0.5, [0.25, 0.5])
+    assert (item["credibility"], item["confidence"]) == (0.125, 0.5)
+    assert item["p_values"] == {"goodware": 0.25, "malware": 0.5}
     assert (item["doubt"], item["votes"], item["probability"]) == ("like nothing known", None, 1.0)
     assert (item["accepted"], item["audit"], item["labelled"]) == (False, False, False)
     expected = np.random.default_rng(0).normal(size=(1, 3))[0].tolist()
@@ -222,6 +228,8 @@ def test_an_empty_quarantine_has_nothing_and_nobody_holds_anything(quarantine):
         "skipped": 0,
         "held": 0,
         "labelled": 0,
+        "closed": 0,
+        "over": 0,
     }
 
 
@@ -491,7 +499,9 @@ def test_counts_are_of_all_states(quarantine, fill):
         "rejected": 9,
         "skipped": 2,
         "held": 3,
+        "closed": 0,
         "labelled": 3,
+        "over": 0,
     }
     quarantine.undo("ann", claimed[3])
     assert quarantine.counts()["audit"] == 1
@@ -547,13 +557,14 @@ def scanned(engine):
     }
     return {
         "waiting": sum(tiers.values()),
+        "closed": 0,
         **tiers,
         "labelled": sum(by.get((1, tier), 0) for tier in range(3)),
     }
 
 
 def counted(quarantine):
-    return {name: n for name, n in quarantine.counts().items() if name != "held"}
+    return {name: n for name, n in quarantine.counts().items() if name not in ("held", "over")}
 
 
 class TestCounts:

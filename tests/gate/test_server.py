@@ -417,21 +417,20 @@ class TestRefusals:
         code, line = serve(artifact, "--database", empty_database)
         assert (code, "run 'transcendent gate migrate'" in line) == (4, True)
 
-    def test_an_artifact_that_judges_scores(self, serve, database, problem, tmp_path):
+    def test_an_artifact_that_judges_scores_of_unnamed_columns(self, serve, database, problem, tmp_path):
         X, y = problem
         scores = LinearSVC(random_state=0).fit(X[:500], y[:500]).decision_function(X[500:1000])
         answers = [["goodware", "malware"][int(score > 0)] for score in scores]
         judge = ScoreEvaluator().fit(Answers(answers, [[s, -s] for s in scores]), y[500:1000])
         save(judge, tmp_path / "scores")
         code, line = serve(tmp_path / "scores", "--database", database)
-        assert (code, "judges scores, not objects: save an evaluator with its detector" in line) == (5, True)
+        assert (code, "judges scores, and does not name their columns" in line) == (5, True)
 
     @pytest.mark.parametrize(
         "rejector",
         [
             CPReject(LinearSVC(random_state=0), random_state=0),
-            RejectionBudget(InductiveEvaluator(LinearSVC(random_state=0), random_state=0), rate=0.1),
-            StreamingBudget(InductiveEvaluator(LinearSVC(random_state=0), random_state=0), rate=0.1),
+            StreamingBudget(CPReject(LinearSVC(random_state=0), random_state=0), rate=0.1),
         ],
         ids=lambda rejector: type(rejector).__name__,
     )
@@ -444,16 +443,38 @@ class TestRefusals:
         assert (code, "decision about an object depends on other objects" in line) == (5, True)
         assert "Save a rejector that decides each object by itself" in line
 
-    def test_an_artifact_that_encodes_words(self, serve, database, problem, tmp_path):
+    @pytest.mark.parametrize("given", [{"count": 20}, {"rate": 0.0}])
+    def test_a_budget_that_is_no_share(self, serve, database, problem, tmp_path, given):
         X, y = problem
-        words = np.where(X[:500, 2] > 0, "upx", "none")
-        frame = pd.DataFrame(X[:500, :2], columns=["a", "b"]).assign(packer=words)
-        encoder = ColumnTransformer([("words", OneHotEncoder(), ["packer"])], remainder="passthrough")
+        ice = InductiveEvaluator(LinearSVC(random_state=0), random_state=0)
+        save(RejectionBudget(ice, **given).fit(X[:500], y[:500]), tmp_path / "budget")
+        code, line = serve(tmp_path / "budget", "--database", database)
+        assert (code, "write budget = 0.15 in the TOML file" in line) == (5, True)
+
+    def test_an_artifact_that_encodes_an_array_of_words(self, serve, database, problem, tmp_path):
+        X, y = problem
+        words = np.column_stack([X[:500, 0].astype(object), np.where(X[:500, 2] > 0, "upx", "none")])
+        encoder = ColumnTransformer([("words", OneHotEncoder(), [1])], remainder="passthrough")
         detector = make_pipeline(encoder, LinearSVC(random_state=0))
-        save(InductiveEvaluator(detector, random_state=0).fit(frame, y[:500]), tmp_path / "words")
+        save(InductiveEvaluator(detector, random_state=0).fit(words, y[:500]), tmp_path / "words")
         code, line = serve(tmp_path / "words", "--database", database)
         assert (code, "its detector cannot decide rows of numbers" in line) == (5, True)
-        assert "encode them as numbers before the fit, or leave them out" in line
+        assert "fit it again on a frame" in line
+
+    @pytest.mark.parametrize(
+        ("column", "said"), [("gate_size", "begins with gate_"), ("day", "holds datetime64")]
+    )
+    def test_an_artifact_with_columns_that_cannot_be_sent(
+        self, serve, database, problem, tmp_path, column, said
+    ):
+        X, y = problem
+        frame = pd.DataFrame(X[:500, :2], columns=["a", "gate_size"])
+        if column == "day":
+            frame = frame.rename(columns={"gate_size": "b"}).assign(day=pd.Timestamp("2026-01-01"))
+        detector = make_pipeline(ColumnTransformer([("a", "passthrough", ["a"])]), LinearSVC(random_state=0))
+        save(InductiveEvaluator(detector, random_state=0).fit(frame, y[:500]), tmp_path / "odd")
+        code, line = serve(tmp_path / "odd", "--database", database)
+        assert (code, said in line, "before the fit" in line) == (5, True, True)
 
     def test_strangers_without_tokens(self, serve, artifact, database):
         code, line = serve(artifact, "--database", database, "--host", "0.0.0.0", "--no-tokens")

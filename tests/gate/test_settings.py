@@ -104,7 +104,8 @@ def test_addresses_that_only_this_machine_reaches(host, loopback):
 def test_all_settings_are_documented():
     rows = ["| Setting | Default | What it is |", "|---|---|---|"]
     for name, field in GateSettings.model_fields.items():
-        default = "–" if field.default in (None, []) else f"`{field.default}`".lower()
+        default = ", ".join(field.default) if isinstance(field.default, list) else field.default
+        default = "–" if default in (None, "") else f"`{default}`".lower()
         default = "required" if field.is_required() else default
         rows.append(f"| `{name}` | {default} | {field.description} |")
     assert "\n".join(rows) in (DOCS / "gate.md").read_text()

@@ -18,7 +18,9 @@ from transcendent import (
     ExactSearch,
     GuaranteedSearch,
     InductiveEvaluator,
+    RejectionBudget,
     ScoreEvaluator,
+    StreamingBudget,
 )
 from transcendent.errors import CalibrationError
 from transcendent.measures import NeighbourDistance, NeighbourRatio, SecondOpinion
@@ -55,6 +57,41 @@ def test_decisions_are_those_of_the_rejector(ice, rows):
     found, expected = DriftMonitor.of(ice).update(rows[0][2000:]), ice.decide(rows[0][2000:])
     for name, column in expected.columns().items():
         assert np.array_equal(found.columns()[name], column), name
+
+
+@pytest.mark.parametrize("make", [RejectionBudget, StreamingBudget])
+def test_of_a_budget_the_evaluator_is_watched_and_the_budget_decides(make, ice, rows):
+    X, y = rows
+    fitted = make(InductiveEvaluator(LinearSVC(), random_state=0, verbose=False), rate=0.1)
+    fitted.fit(X[:2000], y[:2000])
+    monitor, alone = DriftMonitor.of(fitted, X=X[:2000]), DriftMonitor.of(ice, X=X[:2000])
+    expected = make(ice, rate=0.1).fit(X[:2000], y[:2000])
+    for part in np.array_split(drifting(rows), 3):
+        found, same = monitor.update(part), expected.decide(part)
+        np.testing.assert_array_equal(found.accepted, same.accepted)
+        alone.update(part)
+        state = monitor.to_json()
+        assert state == alone.to_json()
+        monitor = DriftMonitor.from_json(state, fitted)
+    assert monitor.alarm is not None
+    assert monitor.alarm == alone.alarm
+    assert monitor.rejections.rate > 0.2
+    assert "without the budget: " in repr(monitor)
+    assert monitor.watches_budget
+    assert not alone.watches_budget
+    assert "without" not in repr(alone)
+    assert monitor.plot().axes_[1].get_ylabel() == "below thresholds"
+
+
+def test_a_period_that_is_too_small_for_its_budget_leaves_the_monitor_as_it_was(ice, rows):
+    X, y = rows
+    budget = RejectionBudget(InductiveEvaluator(LinearSVC(), random_state=0), rate=0.1)
+    monitor = DriftMonitor.of(budget.fit(X[:2000], y[:2000]), X=X[:2000])
+    monitor.update(X[2000:2500])
+    before = monitor.to_json()
+    with pytest.raises(ValueError, match="cannot choose among 3"):
+        monitor.update(X[2500:2503])
+    assert monitor.to_json() == before
 
 
 def test_scores_and_rows_are_the_same_stream(ice, rows):

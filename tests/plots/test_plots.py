@@ -23,12 +23,14 @@ from transcendent.metrics import F1, ErrorRate, area_under_time, errors_caught
 from transcendent.monitoring import DriftMonitor, HarmMonitor, covariate_shift
 from transcendent.plots import (
     AlphaAssessmentDisplay,
+    ComparisonDisplay,
     CovariateShiftDisplay,
     EvidenceDisplay,
     MonitorDisplay,
     PerformanceDisplay,
     QuorumDisplay,
     RiskCoverageDisplay,
+    StaffingDisplay,
     TradeOffDisplay,
 )
 from transcendent.plots.base import gaps, thin_labels
@@ -103,6 +105,8 @@ def displays(result, ice, data):
         CovariateShiftDisplay.from_data(X > 1, time_split(times, train="2020-07")),
         MonitorDisplay.from_monitors(drift, harm),
         EvidenceDisplay.from_backtest(result),
+        ComparisonDisplay.from_backtest(result),
+        StaffingDisplay.from_backtest(result, minutes=10),
     ]
 
 
@@ -264,13 +268,54 @@ def test_risk_coverage_by_hand(result):
 
 def test_risk_coverage_as_drawn(result):
     display = RiskCoverageDisplay.from_backtest(result, ["CCE"]).plot()
-    assert texts(display.ax_) == [f"CCE\nAURC {display.aurc[0]:.4f}", "with its own\nthresholds"]
+    assert texts(display.ax_) == [f"CCE\nAURC {display.aurc[0]:.4f}", "as it rejects"]
     assert display.aurc == result.summary()["aurc"][1]
     assert len(RiskCoverageDisplay.from_backtest(result).plot().ax_.lines) == 5
     display.chosen_risk = np.array([NAN])
     assert "nothing was kept: CCE" in display.plot().ax_.get_xlabel()
     with pytest.raises(ValueError, match="no rejector 'TCE'"):
         RiskCoverageDisplay.from_backtest(result, ["TCE"])
+
+
+def test_staffing_by_hand(result):
+    display = StaffingDisplay.from_backtest(result, minutes=10)
+    days = 8 * 365.2425 / 12
+    assert display.objects == pytest.approx(len(result.y) / days)
+    for i, name in enumerate(result.answers):
+        for point in (0, 5, 40):
+            caught = result.at_rejection(name, point / 100)["rejected"]["share_of_errors"]
+            assert display.looks[point] == pytest.approx(point / 100 * len(result.y) / days)
+            assert display.caught[i, point] == pytest.approx(caught)
+        own = result.summary()
+        assert display.chosen_caught[i] == pytest.approx(own["errors_caught"][i])
+        assert display.chosen_looks[i] == pytest.approx(own["rejection_rate"][i] * len(result.y) / days)
+    assert display._tick(0, 0) == "0"
+    assert display._tick(3, 0) == "3\n30 min"
+    assert display._tick(9, 0) == "9\n1.5 h"
+
+
+def test_staffing_without_a_calendar_and_without_errors(result):
+    named = replace(result, manifest=result.manifest | {"period": None})
+    assert StaffingDisplay.from_backtest(named).unit == "period"
+    assert StaffingDisplay.from_backtest(named).objects == len(result.y) / 8
+    right = {name: replace(answer, labels=result.y) for name, answer in result.answers.items()}
+    assert np.isnan(StaffingDisplay.from_backtest(replace(result, answers=right)).caught[:, 1:]).all()
+
+
+def test_comparison_by_hand(result, many_classes):
+    display = ComparisonDisplay.from_backtest(result, ["CCE", "ICE"]).plot()
+    assert display.rejectors == ("CCE", "ICE")
+    of_class = result.by_class
+    for i, name in enumerate(display.rejectors):
+        np.testing.assert_array_equal(display.kept[i], result.series(name, "f1", "kept"))
+        np.testing.assert_array_equal(display.rejection_rate[i], result.series(name, "share", "rejected"))
+        own = (of_class["rejector"] == name) & (of_class["class"] == "class 01")
+        np.testing.assert_array_equal(display.positives_rejected[i], of_class["rejection_rate"][own])
+    np.testing.assert_array_equal(display.baseline, result.series("CCE", "f1", "baseline"))
+    assert texts(display.ax_) == ["all objects", "CCE", "ICE"]
+    assert len(display.axes_) == 3
+    assert "Gaps: undefined for CCE, ICE in 1 of 8 periods (2020-10)." in display.axes_[-1].get_xlabel()
+    assert len(ComparisonDisplay.from_backtest(many_classes[0]).plot().axes_) == 2
 
 
 def test_quorum_by_hand(result):

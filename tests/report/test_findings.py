@@ -1,7 +1,7 @@
 """Findings are the backtest's own figures, and everything else only renders them."""
 
 import ast
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 import transcendent.report
 from tests.report.test_report import random_backtest
 from transcendent.report.findings import MAX_CLASSES, MAX_DRAWN, MAX_PERIODS, ErrorCounts, find
+from transcendent.temporal import RepeatedBacktest
 
 
 @pytest.mark.parametrize("classes", [("benign", "malware"), tuple(f"family {i:02}" for i in range(25))])
@@ -48,3 +49,27 @@ def test_only_findings_look_into_a_backtest():
         tree = ast.parse((folder / f"{module}.py").read_text())
         imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         assert not [name for name in imported if name.startswith("transcendent.temporal")]
+
+
+def test_several_seeds_are_means_with_half_of_their_interval():
+    names = ("ICE", "other")
+    runs = {seed: random_backtest(900, 4, rejectors=names, seed=0) for seed in (3, 5, 8)}
+    for seed, run in runs.items():  # the same objects, decided by other fits
+        rng = np.random.default_rng(seed)
+        for name, answer in run.answers.items():
+            run.answers[name] = replace(answer, accepted=rng.random(900) < 0.8)
+    repeated = RepeatedBacktest(runs)
+    f, summary = find(repeated), repeated.summary()
+    assert f.seeds == (3, 5, 8)
+    for i, name in enumerate(names):
+        for key in ("rejection_rate", "f1_kept", "errors_caught", "aurc"):
+            row = (summary["rejector"] == name) & (summary["metric"] == key)
+            assert getattr(f.rejectors[i], key) == pytest.approx(summary["mean"][row].item())
+            half = (summary["high"] - summary["low"])[row].item() / 2
+            assert getattr(f.halves[i], key) == pytest.approx(half)
+    kept = np.array([run.series("ICE", "f1", "kept") for run in runs.values()])
+    np.testing.assert_allclose(f.over_time[0].kept, kept.mean(axis=0))
+    np.testing.assert_array_equal(f.over_time[0].interval, [kept.min(axis=0), kept.max(axis=0)])
+    rejected = np.mean([run.answers["ICE"].rejected.sum() for run in runs.values()])
+    assert abs(f.overall.rejected - rejected) <= 8  # every cell is rounded
+    assert find(runs[3]).halves == ()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from transcendent import CrossConformalEvaluator, InductiveEvaluator
+from transcendent import CrossConformalEvaluator, InductiveEvaluator, RejectionBudget
 from transcendent.decisions import Decisions
 from transcendent.errors import MissingExtraError
 from transcendent.report import render_report, write_report
@@ -109,12 +109,20 @@ def page(result):
     return render_report(result)
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Draw no figures, which takes most of the time of a page, for tests of its words."""
+    monkeypatch.setattr("transcendent.report.figures._drawn", lambda *_: ("<svg></svg>",) * 2)
+
+
 def test_the_verdict_comes_first_and_the_rest_in_order(page):
     text = Page(page).text
     order = [
         "ICE would have rejected",
+        "objects a month to look at",
         "At 15% rejected in every month",
         "of the errors caught",
+        "Staffing",
         "Over time",
         "Error and coverage",
         "In numbers",
@@ -132,8 +140,9 @@ def test_the_table_has_the_numbers_of_the_summary(result, page):
     for i, (_, row) in enumerate(rows):
         shown = re.findall(r"<td[^>]*>([^<]*)</td>", row)
         assert shown[0] == f"{summary['rejection_rate'][i]:.1%}"
-        assert shown[2:4] == [f"{summary[key][i]:.3f}" for key in ("f1_baseline", "f1_kept")]
-        assert shown[7] == f"{summary['errors_caught'][i]:.1%}"
+        assert shown[1] == f"{summary['positives_rejected'][i]:.1%}"
+        assert shown[3:5] == [f"{summary[key][i]:.3f}" for key in ("f1_baseline", "f1_kept")]
+        assert shown[8] == f"{summary['errors_caught'][i]:.1%}"
         assert shown[-1] == f"{summary['aurc'][i]:.4f}"
 
 
@@ -161,7 +170,7 @@ def test_identifiers_are_unique_and_references_lead_somewhere(page):
 
 def test_figures_take_the_colours_and_fonts_of_the_page(page):
     drawings = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
-    assert drawings.count("<svg") == 6  # wide and narrow: two rejectors over time, and risk
+    assert drawings.count("<svg") == 10  # wide and narrow: staffing, both and each over time, and risk
     assert not re.findall(r"#[0-9a-f]{6}\b|font-family|<metadata|<style|<image", drawings)
     assert "currentColor" in drawings
     assert {f"var({name})" for name in re.findall(r"(--[a-z]+): #", page)} >= set(
@@ -174,8 +183,8 @@ def test_headings_go_down_one_level_at_a_time_and_tables_and_figures_have_captio
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.count("<table") == page.count("<caption") == 3
-    assert page.count("<figure") == page.count("<figcaption") == 3
+    assert page.count("<table") == page.count("<caption") == 4
+    assert page.count("<figure") == page.count("<figcaption") == 5
     assert '<html lang="en">' in page
     assert "<title>Backtest of ICE and 1 other rejector</title>" in page
 
@@ -209,6 +218,7 @@ def _fail(*_):
     raise OSError("no space")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_writing_the_page_is_shown_to_someone_who_watches(tmp_path, monkeypatch, capsys):
     small = random_backtest(300, 3)
     write_report(small, tmp_path / "page.html")
@@ -220,18 +230,23 @@ def test_writing_the_page_is_shown_to_someone_who_watches(tmp_path, monkeypatch,
     assert "writing the page [" in capsys.readouterr().err
 
 
-def test_abbreviations_are_spelled_out_before_the_figures(page):
+def test_rejectors_and_abbreviations_are_explained_before_the_figures(page):
     text = Page(page).text
-    for term in ("ICE : inductive", "CCE : cross-conformal", "F1 : harmonic mean", "AURC : area under"):
-        assert text.index("of the errors caught") < text.index(term) < text.index("Over time")
-    assert "TCE" not in text
-    named = random_backtest(rejectors=("approx-TCE", "ICE cream", "DICE"), pos_label="malware")
-    named.manifest["rejectors"] = {"ICE cream": "CPReject()"}
-    terms = re.findall(r"<dfn>(.*?)</dfn>: (.*?)\.", render_report(named))
-    assert [term for term, _ in terms] == ["TCE", "F1", "AURC"]
-    assert "for class malware" in terms[1][1]
+    said = [
+        "ICE judges the answers of LogisticRegression",
+        "CCE judges the answers",
+        "Credibility : how well",
+    ]
+    for words in (*said, "F1 : harmonic mean", "AURC : area under"):
+        assert text.index("of the errors caught") < text.index(words) < text.index("Staffing")
+    assert "set for the best F1 of calibration objects with at most 15% rejected" in text
+    assert "a vote of 5 inductive conformal evaluators" in text
+    terms = re.findall(r"<dfn>(.*?)</dfn>: (.*?)\.", render_report(random_backtest(pos_label="malware")))
+    assert [term for term, _ in terms] == ["F1", "AURC"]
+    assert "for class malware" in terms[0][1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_classes_never_seen_in_training_are_marked():
     names = [f"family {i:03}" for i in range(30)]
     result = random_backtest(4000, classes=names, new_classes=[names[3], names[29]])
@@ -247,6 +262,7 @@ def test_classes_never_seen_in_training_are_marked():
     assert '<span class="new">' not in without
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_new_classes_of_a_real_backtest_are_marked_as_its_labels_are(tmp_path):
     rng = np.random.default_rng(0)
     month, y = np.repeat(np.arange(8), 150), rng.integers(2, size=1200)
@@ -258,6 +274,7 @@ def test_new_classes_of_a_real_backtest_are_marked_as_its_labels_are(tmp_path):
         assert re.findall(r'<th scope="row">([^<]*) <span class="new">', render_report(one)) == ["7"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_title_of_ones_own():
     page = render_report(random_backtest(), title="Spam filter, 2020")
     assert "<title>Spam filter, 2020</title>" in page
@@ -284,12 +301,14 @@ def test_hostile_names_are_text_everywhere():
     )
     drawings = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert all("&lt;" in drawing for drawing in drawings)
-    assert " _&lt;" in drawings[-1]  # in the legend too
+    for drawing in (drawings[0], drawings[2], drawings[-1]):  # staffing, all over time, and risk
+        assert " _&lt;" in drawing  # in the legend too
     assert "{{ 7 * 7 }}" in parsed.text
     assert "49" not in re.findall(r"<summary>(.*?) over time", page)
     assert "恶意" in parsed.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_about_many_classes():
     names = [f"family {i:03}" for i in range(45)]
     page = Page(render_report(random_backtest(4000, classes=names)))
@@ -344,6 +363,7 @@ def test_a_positive_class_that_never_comes():
     assert "Kept: undefined in every month." in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_biases_and_runaway_periods_are_said_beside_the_verdict():
     result = random_backtest(biases={"few_positives": "4 periods have fewer than 10."})
     (answer,) = result.answers.values()
@@ -358,6 +378,7 @@ def test_biases_and_runaway_periods_are_said_beside_the_verdict():
     assert "does not record whether it was checked" in Page(render_report(unchecked)).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_manifest_is_there_and_retraining_is_said():
     page = Page(
         render_report(
@@ -370,14 +391,15 @@ def test_the_manifest_is_there_and_retraining_is_said():
         )
     )
     assert "trained on objects older than 2020 · retrained with Retraining(labels=50)" in page.text
-    assert "again at each refit" in page.text
+    assert "It learns from labels (Retraining(labels=50))" in page.text
     assert "ICE: fit 1.25 s and decide 0.50 s" in page.text
     assert "ab12" in page.text
     window = Page(render_report(random_backtest(train=["2019", "2020"], retrain="None")))
     assert "trained on 2019 up to 2020" in window.text
-    assert "then fixed" in window.text
+    assert "It learns" not in window.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_more_rejectors_than_can_be_drawn():
     page = Page(render_report(random_backtest(600, 3, rejectors=[f"rejector {i}" for i in range(60)])))
     assert "52 more rejectors not drawn." in page.text
@@ -385,6 +407,7 @@ def test_more_rejectors_than_can_be_drawn():
     assert "10 more rejectors not shown." in page.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_many_periods_are_merged_and_this_is_said():
     page = render_report(random_backtest(5000, 400))
     text = Page(page).text
@@ -394,7 +417,7 @@ def test_many_periods_are_merged_and_this_is_said():
     assert "in 400 months" in text
 
 
-@pytest.mark.parametrize(("periods", "classes", "rejectors", "svgs"), [(160, 4, 9, 18), (1_000, 150, 1, 4)])
+@pytest.mark.parametrize(("periods", "classes", "rejectors", "svgs"), [(160, 4, 9, 22), (1_000, 150, 1, 6)])
 def test_the_page_stays_small_whatever_the_data(periods, classes, rejectors, svgs, monkeypatch):
     """With the most that is drawn in one figure, and the most figures; and with much that is not drawn."""
     rough = partialmethod(Backtest.intervals, n_resamples=20)  # as large when drawn, and quicker
@@ -445,10 +468,11 @@ def test_a_browser_shows_the_page_without_scrolling_sideways(width, tmp_path):
     assert found, done.stdout[-500:]
     wide, figures, verdict = map(int, found.groups())
     assert wide <= width
-    assert figures == 2  # the first rejector's and risk; the other's is folded
+    assert figures == 3  # staffing, both rejectors, and risk; those of each are folded
     assert verdict > 20
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_alarms_are_on_the_page_if_monitors_watched():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=3000)
@@ -466,5 +490,51 @@ def test_alarms_are_on_the_page_if_monitors_watched():
     assert "2024-08" in said
     assert "at most 1 in 100" in said
     assert "Alarms without labels" not in render_report(backtest(ice, X, y, times, **given))
-    with pytest.raises(ValueError, match=r"not RepeatedBacktest; .* repeated.results\[seed\]"):
-        render_report(backtest({"other": ice["other"]}, X, y, times, **given, random_state=[0, 1]))
+
+
+def test_several_seeds_are_reported_with_their_spread():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    X = rng.normal(size=(3000, 2)) + y[:, None]
+    X[2200:] *= 0.3
+    times = np.repeat(np.arange("2024-01", "2024-11", dtype="datetime64[M]"), 300)
+    ice = InductiveEvaluator(LogisticRegression())
+    given = {"train": "2024-05", "verbose": False, "allow": ["duplicates"], "monitor": 100}
+    rejectors = {"held": RejectionBudget(ice, rate=0.1), "ICE": ice}
+    repeated = backtest(rejectors, X, y, times, **given, random_state=[4, 7], title="Seeds")
+    page = render_report(repeated)
+    text = Page(page).text
+    assert "<title>Seeds</title>" in page
+    assert "On average over 2 seeds: held would have rejected 10% of 1,800 objects in 6 months (" in text
+    assert "ICE judges" in text
+    assert "and rejects of each month the 10% that it trusts least." in text
+    assert "The budget fixes how many are rejected" in text
+    assert "30 objects a month to look at" in text
+    assert re.search(r"2024-0\d( to 2024-\d\d)?, with 2 of 2 seeds", text)
+    summary = repeated.summary()
+    own = (summary["rejector"] == "ICE") & (summary["metric"] == "errors_caught")
+    mean, half = summary["mean"][own].item(), (summary["high"] - summary["low"])[own].item() / 2
+    assert f"<td>{mean:.1%}<br><small>± {100 * half:.1f}</small></td>" in page
+    assert "Shaded: range over seeds." in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_hours_follow_the_minutes_that_are_given():
+    result = random_backtest(pos_label="malware")
+    assert "hours at 90 minutes each" in render_report(result, minutes=90)
+    for minutes in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="time to look at one object"):
+            render_report(result, minutes=minutes)
+    with pytest.raises(TypeError, match="not dict"):
+        render_report({})
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_guarantee_that_one_class_pays_for_says_so():
+    result = random_backtest(pos_label="malware")
+    (answer,) = result.answers.values()
+    first = np.cumsum(result.y == "malware") <= 900
+    accepted = (result.y != "malware") | ~first
+    page = Page(render_report(replace(result, answers={"ICE": replace(answer, accepted=accepted)})))
+    share = (~accepted).sum() / (result.y == "malware").sum()
+    assert f"Class malware pays for it: {share:.0%} of its objects are rejected" in page.text

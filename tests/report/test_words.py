@@ -45,7 +45,9 @@ HELPS = cells((600, 0, 0, 1), (200, 1, 1, 1), (40, 1, 0, 1), (80, 1, 0, 0), (80,
 
 def test_rejection_that_helps():
     assert said(backtest_of(*HELPS, period=[0] * 500 + [1] * 500)) == (
-        "ICE would have rejected 16% of 1,000 objects in 2 months and caught 80% of the detector's "
+        "ICE would have rejected 16% of 1,000 objects in 2 months (25% of class 1, 12% of class 0) and "
+        "caught "
+        "80% of the detector's "
         "200 errors, "
         "against 16% if as many were rejected at random; F1 of the kept answers is 0.91 against 0.67 "
         "of all."
@@ -54,7 +56,8 @@ def test_rejection_that_helps():
 
 def test_the_same_rate_for_all():
     assert said_at_15(backtest_of(*HELPS)) == (
-        "At 15% rejected in every month, where rejectors can be compared: 75% of the errors caught, "
+        "At 15% rejected in every month (23% of class 1, 11% of class 0), where rejectors can be compared: "
+        "75% of the errors caught, "
         "F1 of the "
         "kept answers 0.89."
     )
@@ -65,7 +68,8 @@ def test_no_better_than_chance():
         *cells((320, 0, 0, 1), (320, 1, 1, 1), (160, 1, 0, 1), (80, 0, 0, 0), (80, 1, 1, 0), (40, 1, 0, 0))
     )
     assert said(result) == (
-        "ICE would have rejected 20% of 1,000 objects in 1 month and caught 20% of the detector's "
+        "ICE would have rejected 20% of 1,000 objects in 1 month (20% of class 1, 20% of class 0) and "
+        "caught 20% of the detector's "
         "200 errors, "
         "not clearly more than the 20% expected if as many were rejected at random; F1 of the "
         "kept answers is 0.80, the same as of all."
@@ -77,7 +81,8 @@ def test_worse_than_chance():
         *cells((300, 0, 0, 1), (100, 1, 1, 1), (190, 1, 0, 1), (400, 1, 1, 0), (10, 1, 0, 0))
     )
     assert said(result) == (
-        "ICE would have rejected 41% of 1,000 objects in 1 month and caught 5.0% of the detector's "
+        "ICE would have rejected 41% of 1,000 objects in 1 month (59% of class 1, 0% of class 0) and "
+        "caught 5.0% of the detector's "
         "200 errors, "
         "fewer than the 41% expected if as many were rejected at random; and F1 of the kept answers is "
         "0.51, lower than the 0.83 of all."
@@ -96,7 +101,8 @@ def test_errors_are_caught_but_f1_falls():
 def test_few_errors_are_counted_rather_than_shared():
     result = backtest_of(*cells((90, 0, 0, 1), (8, 1, 1, 1), (1, 1, 0, 0), (1, 0, 1, 1)))
     assert said(result).startswith(
-        "ICE would have rejected 1.0% of 100 objects in 1 month and caught 1 of the detector's 2 errors, "
+        "ICE would have rejected 1.0% of 100 objects in 1 month (11% of class 1, 0% of class 0) and "
+        "caught 1 of the detector's 2 errors, "
         "not clearly more than the 1.0% expected if as many were rejected at random; "
     )
 
@@ -108,7 +114,8 @@ def test_no_errors():
         "have rejected 20% of them for nothing."
     )
     assert said_at_15(backtest_of(*right)) == (
-        "At 15% rejected in every month, where rejectors can be compared: no errors to catch, F1 of the kept "
+        "At 15% rejected in every month (75% of class 1, 0% of class 0), where rejectors can be compared: no "
+        "errors to catch, F1 of the kept "
         "answers 1.00."
     )
     assert said(backtest_of(*cells((80, 0, 0, 1), (20, 1, 1, 1)))) == (
@@ -154,7 +161,8 @@ def test_without_a_positive_class_it_is_about_accuracy():
     )
     result = backtest_of(*groups, classes=("a", "b", "c"), pos_label=None, unit="week")
     assert said(result) == (
-        "ICE would have rejected 8.9% of 900 objects in 1 week and caught 80% of the detector's 100 errors, "
+        "ICE would have rejected 8.9% of 900 objects in 1 week (0% of class a, 21% of class b, 0% of class "
+        "c) and caught 80% of the detector's 100 errors, "
         "against 8.9% if as many were rejected at random; accuracy of the kept answers is "
         "0.98 against "
         "0.89 of all."

@@ -11,7 +11,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from transcendent import InductiveEvaluator
+from transcendent import Decisions, InductiveEvaluator
 from transcendent.tables.bad_rows import decide_rows, find_failing
 
 RNG = np.random.default_rng(0)
@@ -233,3 +233,16 @@ def test_a_category_never_seen_is_the_fault_of_its_row():
     decided, refused, _ = decide_rows(rejector.decide, rows)
     assert list(refused) == [7]
     assert sum(len(decisions) for _, decisions in decided) == 49
+
+
+def test_rows_without_a_trust_are_refused():
+    """Decisions that cannot be ranked would otherwise count as the most trusted of a budget."""
+
+    def decide(rows):
+        trust = rows["trust"].to_numpy()
+        accepted = np.ones(len(rows), dtype=bool)
+        return Decisions(np.zeros(len(rows)), accepted, trust, trust, np.arange(2), index=rows.index)
+
+    sifted = decide_rows(decide, pd.DataFrame({"trust": [0.5, np.nan, 0.2, 0.1]}))
+    assert list(sifted.refused) == [1]
+    assert sifted.joined().credibility.tolist() == [0.5, 0.2, 0.1]

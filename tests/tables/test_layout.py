@@ -44,3 +44,41 @@ def test_the_layout_of_rows():
     for rows in (np.zeros((2, 3)), sp.csr_matrix((2, 3))):
         assert Layout.of(rows) == Layout(3)
     assert Layout.of(np.array(["a text", "another"])) == Layout(0)
+
+
+def test_a_description_is_the_same_layout_again():
+    names = ["size", "family"]
+    typed = Layout(
+        2, names, {"size": "number", "family": "text"}, {"size": "float32", "family": "object|None"}
+    )
+    for layout in (Layout(3), Layout(2, names), typed):
+        assert Layout.described(layout.description()) == layout
+    documents = Layout.described({"count": None, "names": None})
+    assert Layout.described(documents.description()) == documents
+    assert documents.rows(np.array([["a text"]], dtype=object)).tolist() == ["a text"]
+    frame = typed.rows(np.array([[1, None], [2.5, "zeus"]], dtype=object))
+    assert (frame["size"].dtype, frame["family"].tolist()) == (np.float32, [None, "zeus"])
+
+
+def test_booleans_of_a_file_are_those_of_the_fit():
+    names = ["signed", "packed", "family"]
+    kinds, dtypes = ["boolean", "boolean", "text"], ["object", "bool", "object"]
+    layout = Layout(3, names, dict(zip(names, kinds, strict=True)), dict(zip(names, dtypes, strict=True)))
+    pure = pd.DataFrame({"signed": [True, False], "packed": [True, False], "family": ["zeus", None]})
+    odd = pd.DataFrame(
+        {"signed": ["True", "maybe"], "packed": ["false", None], "family": [None, "True"]}, index=[5, 6]
+    )
+    given = layout.as_fitted(pure)
+    assert [dtype.kind for dtype in given.dtypes] == ["O", "b", "O"]
+    assert given["signed"].tolist() == [True, False]
+    assert np.isnan(given["family"][1])
+    given = layout.as_fitted(odd)
+    assert given["signed"].tolist() == [True, "maybe"]
+    assert given["packed"][5] is False
+    assert np.isnan(given["packed"][6])
+    assert given["family"][6] == "True"
+
+
+def test_a_column_of_booleans_with_gaps_holds_no_text():
+    frame = pd.DataFrame({"gaps": [True, None, False], "beside": [True, "maybe", None], "none": [None] * 3})
+    assert Layout.of(frame).text == ["beside", "none"]

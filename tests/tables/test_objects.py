@@ -13,6 +13,7 @@ from transcendent import experiments
 from transcendent._utils.arrays import missing_rows
 from transcendent.errors import SettingsError
 from transcendent.experiments.survey import Takes, find_problems
+from transcendent.tables import read_table
 from transcendent.tables.frames import ColumnError, Columns
 from transcendent.tables.reading import read_objects
 
@@ -68,6 +69,18 @@ def test_a_mark_at_the_start_long_values_and_blank_lines_do_no_harm(tmp_path):
     assert csv.field_size_limit() < 200_000
 
 
+def test_rows_of_csv_are_named_by_their_lines(tmp_path):
+    (tmp_path / "x.csv").write_text('a,y\n1,b\n\n"2\n",c\n\n3,\n4,\n')
+    found = read_objects(tmp_path / "x.csv", Columns(label="y"))
+    assert found.lines.tolist() == [2, 4, 7, 8]
+    assert found.take([3, 1]).have("no label", np.array([0])) == "1 of 2 rows has no label, in line 8"
+    assert found.have("no label", missing_rows(found.y)) == "2 of 4 rows have no label, the first is line 7"
+    np.savez(tmp_path / "x.npz", X=np.eye(4))
+    assert read_objects(tmp_path / "x.npz", Columns()).place(3) == "row 3"
+    beside = read_objects(tmp_path / "x.npz", Columns(label="y"), tmp_path / "x.csv")
+    assert beside.place(3) == "row 3"
+
+
 def test_a_carriage_return_alone_is_refused(tmp_path):
     """The csv module sees a row of '' and 5 here, pandas one of 5 and NaN."""
     (tmp_path / "x.csv").write_bytes(b"x,y\n1,2\r\r,5\n3,4\n")
@@ -93,6 +106,14 @@ def test_an_id_that_reads_like_a_missing_value_is_an_id(tmp_path):
         (["0", "nan", "1", ""], [0, None, 1, None]),
         (["0.5", "NA", "1"], [0.5, None, 1.0]),
         (["True", "", "False"], [True, None, False]),
+        (["NA", "", "nan"], [None, None, None]),
+        (["9007199254740993", "9007199254740992", ""], [9007199254740993, 9007199254740992, None]),
+        (["9007199254740993", "9007199254740992", "0.5"], ["9007199254740993", "9007199254740992", "0.5"]),
+        (["01", "1"], ["01", "1"]),
+        (["1", "1.0", "-2"], [1, 1, -2]),
+        (["+1", "-1"], [1, -1]),
+        (["18446744073709551616", "1"], ["18446744073709551616", "1"]),
+        (["1e999", "inf", "1"], ["1e999", "inf", "1"]),
     ],
 )
 def test_a_label_that_reads_like_a_missing_value_is_one_among_numbers_alone(tmp_path, written, read):
@@ -100,6 +121,51 @@ def test_a_label_that_reads_like_a_missing_value_is_one_among_numbers_alone(tmp_
     found = read_objects(tmp_path / "x.csv", Columns(label="y"))
     assert found.y.tolist() == read
     assert len(found.with_labels()) == len(read) - read.count(None)
+
+
+@pytest.mark.parametrize("label", [np.inf, -np.inf, 1e300, 2.0**53])
+@pytest.mark.parametrize("name", ["x.npz", "x.svm", "x.parquet"])
+def test_labels_that_integers_cannot_hold_are_refused_by_row(tmp_path, name, label):
+    y = np.array([0.0, label, np.nan])
+    if name == "x.npz":
+        np.savez(tmp_path / name, X=np.eye(3), y=y)
+    elif name == "x.svm":
+        (tmp_path / name).write_text("".join(f"{one} 1:1\n" for one in y[:2]))
+    else:
+        pd.DataFrame({"a": [1, 2, 3], "y": y}).to_parquet(tmp_path / name)
+    with pytest.raises(ValueError, match=rf"{name}: the label in row 1 is .*below 2\*\*53"):
+        read_objects(tmp_path / name, Columns(label="y"))
+
+
+def test_whole_numbers_with_gaps_do_not_merge_in_parquet(tmp_path):
+    labels = pa.array([2**53 + 1, 2**53, None])
+    pq.write_table(pa.table({"a": [1, 2, 3], "y": labels}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="row 0 is 9007199254740992"):
+        read_objects(tmp_path / "x.parquet", Columns(label="y"))
+
+
+def test_texts_are_texts_even_if_all_are_digits(tmp_path):
+    (tmp_path / "x.csv").write_text("text,y\n007,1\n8,0\n")
+    assert read_objects(tmp_path / "x.csv", Columns("y", features="text")).X.tolist() == ["007", "8"]
+    pd.DataFrame({"text": [7, 8], "share": [0.5, 1.0]}).to_parquet(tmp_path / "x.parquet")
+    assert read_objects(tmp_path / "x.parquet", Columns(features="text")).X.tolist() == ["7", "8"]
+    with pytest.raises(ValueError, match=r"x\.parquet: the column 'share' holds float64, not texts"):
+        read_objects(tmp_path / "x.parquet", Columns(features="share"))
+
+
+def test_labels_are_no_features(tmp_path):
+    (tmp_path / "x.csv").write_text("a,y\n1,1\n8,0\n")
+    with pytest.raises(ValueError, match="'y' holds the labels, so it cannot be a feature"):
+        read_table(tmp_path / "x.csv", label="y", features=["a", "y"])
+
+
+def test_a_label_column_without_a_name_and_two_marks_are_refused(tmp_path):
+    (tmp_path / "x.csv").write_text(",a\n1,2\n")
+    with pytest.raises(ValueError, match="column 1 has no name"):
+        read_objects(tmp_path / "x.csv", Columns(label="", features=["a"]))
+    (tmp_path / "x.csv").write_text("\ufeff\ufeffa,y\n1,2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="two byte order marks"):
+        read_objects(tmp_path / "x.csv", Columns(label="y"))
 
 
 def test_bytes_lists_and_structs_are_no_labels(tmp_path):
@@ -153,7 +219,9 @@ def test_rows_without_a_label_are_read_and_reported(tmp_path, kind):
         frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
     found = read_objects(path, Columns(label="y"))
     (problem,) = find_problems(found, Columns(label="y"), Takes(), dates=True)
-    assert problem == (["y"], "row 1 of 3 has no label", ['unlabelled = "drop" under [data] leaves them out'])
+    where = "line 3" if path.suffix == ".csv" else "row 1"
+    said = f"1 of 3 rows has no label, in {where}"
+    assert problem == (["y"], said, ['unlabelled = "drop" under [data] leaves them out'])
     assert not find_problems(found, Columns(label="y"), Takes(unlabelled=True), dates=True)
     assert found.y.tolist() == column
     assert found.with_labels().y.tolist() == [label for label in column if label is not None]
@@ -175,7 +243,7 @@ def test_an_experiment_drops_rows_without_a_label(tmp_path):
     for said in ("drop", "refuse", "guess"):
         (tmp_path / f"{said}.toml").write_text(settings.format(said))
     experiment = experiments.read(tmp_path / "drop.toml")
-    with pytest.warns(UserWarning, match="2 of 300 rows have no label"):
+    with pytest.warns(UserWarning, match=r"left out 2 of 300 rows: 2 \(no label\)"):
         result = experiment.backtest(tmp_path / "out")
     assert 290 not in result.rows
     assert result.rows.max() == 299
@@ -267,6 +335,26 @@ def test_lines_that_are_no_libsvm(tmp_path, line):
     (tmp_path / "x.svm").write_text(f"0 1:1 3:1\n{line}\n")
     with pytest.raises(ValueError, match=r"x\.svm"):
         read_objects(tmp_path / "x.svm", Columns())
+
+
+def test_columns_beyond_a_stated_width_are_refused(tmp_path):
+    (tmp_path / "x.svm").write_text("0 1:1\n1 2147483647:1\n")
+    with pytest.raises(ValueError, match=r"has 2,147,483,647 columns, more than 100,000,000"):
+        read_objects(tmp_path / "x.svm", Columns())
+    sp.save_npz(tmp_path / "x.npz", sp.csr_array((2, 10**9)))
+    with pytest.raises(ValueError, match=r"has 1,000,000,000 columns"):
+        read_objects(tmp_path / "x.npz", Columns())
+
+
+def test_arrow_types_that_pandas_cannot_restore(tmp_path):
+    kinds = {"a": pa.list_(pa.int64()), "b": pa.dictionary(pa.int32(), pa.string()), "y": pa.int64()}
+    cells = {"a": [[1], [2]], "b": ["u", "v"], "y": [0, 1]}
+    columns = {name: pd.array(cells[name], dtype=pd.ArrowDtype(kind)) for name, kind in kinds.items()}
+    pd.DataFrame(columns, index=["p", "q"]).to_parquet(tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match="the column 'a' holds lists or structs"):
+        read_objects(tmp_path / "x.parquet", Columns(label="y"))
+    found = read_objects(tmp_path / "x.parquet", Columns(label="y", without=("a",)))
+    assert (found.X["b"].tolist(), list(found.X), found.y.tolist()) == (["u", "v"], ["b"], [0, 1])
 
 
 @pytest.mark.parametrize("nested", [[[1, 2], [3]], [{"x": 1}, None]], ids=["lists", "structs"])

@@ -825,6 +825,26 @@ def test_monitors_see_what_a_monitor_sees_and_change_no_decision():
     assert seen.drift[0] in str(seen)
 
 
+@pytest.mark.parametrize("budget", [RejectionBudget, StreamingBudget])
+def test_a_budget_is_monitored_as_its_evaluator_and_decides_as_without_a_monitor(budget, tmp_path):
+    ice = InductiveEvaluator(LinearSVC())
+    given = {"budget": budget(ice, rate=0.1), "ICE": ice}
+    plain = backtest(given, SHRINKING, Y, TIMES, train=TRAIN)
+    watched = backtest(given, SHRINKING, Y, TIMES, train=TRAIN, monitor=20, folder=tmp_path, title="Old")
+    columns_equal(watched.table, plain.table)
+    assert watched.manifest["monitors"]["budget"] == watched.manifest["monitors"]["ICE"]
+    assert watched.monitors["budget"].drift[0] >= "2021-08"
+    assert watched.manifest["in_words"]["budget"]["rejects"].endswith(("10% that it trusts least", "1,000"))
+    again = backtest(given, SHRINKING, Y, TIMES, train=TRAIN, monitor=20, folder=tmp_path, title="New")
+    columns_equal(again.table, plain.table)
+    assert (watched.title, again.title, Backtest.load(tmp_path).title, plain.title) == (
+        "Old",
+        "New",
+        "New",
+        None,
+    )
+
+
 def test_monitors_are_refused_where_there_is_nothing_to_watch():
     with pytest.raises(ValueError, match="more than 1"):
         backtest(InductiveEvaluator(LinearSVC()), X, Y, TIMES, train=TRAIN, monitor=1)

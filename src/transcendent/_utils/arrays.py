@@ -3,6 +3,7 @@
 import io
 import warnings
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -159,6 +160,23 @@ def take_rows(X: Any, rows: IntArray | slice) -> Any:
     if not hasattr(X, "shape") and not isinstance(X, Sequence):  # such as a detector's `Answers`
         return X[rows]
     return _safe_indexing(X, rows)
+
+
+def stack_rows(above: Any, below: Any) -> Any:
+    """Return rows of one type above others: of arrays, sparse matrices, frames of one library, or lists."""
+    if column_names(above) != column_names(below) or sp.issparse(above) != sp.issparse(below):
+        raise ValueError("rows to learn from and rows of fit differ in type or columns: pass both as in fit.")
+    if sp.issparse(above):
+        return sp.vstack([above, below], format="csr")
+    if column_names(above) is None:
+        return [*above, *below] if isinstance(above, list) else np.concatenate([above, below])
+    library = import_module(type(above).__module__.partition(".")[0])
+    if _is_arrow(above):
+        return library.concat_tables([above, below], promote_options="permissive")
+    relaxed: dict[str, Any] = (
+        {"ignore_index": True} if hasattr(above, "iloc") else {"how": "vertical_relaxed"}
+    )
+    return library.concat([above, below], **relaxed)
 
 
 def take_column(X: Any, j: int) -> AnyArray:

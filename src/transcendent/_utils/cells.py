@@ -18,7 +18,7 @@ _REFUSED = re.compile(
     r"Input (?:X )?contains (?:(?P<nan>NaN)|infinity or a value too large for dtype\('(?P<dtype>\w+)'\))"
     r"|could not convert string to float: (?P<text>.+)"
 )
-_POSITION = re.compile(r"(It|The first of [\d,]+) is in row \d+, column ")
+_POSITION = re.compile(r"(It|The first of [\d,]+) is in (row|line) \d+, column ")
 
 
 def find_cells(X: Any, are_bad: Callable[[AnyArray], BoolArray]) -> tuple[IntArray, IntArray]:
@@ -99,8 +99,8 @@ def locate_bad_value(method: Method) -> Method:
 
 
 @contextmanager
-def locating_bad_value(X: Any) -> Iterator[None]:
-    """Add a line with the position in X to errors about NaN, infinity or text."""
+def locating_bad_value(X: Any, lines: IntArray | None = None) -> Iterator[None]:
+    """Add a line with the position in X, or in the ``lines`` of its file, to errors about bad values."""
     try:
         yield
     except OverflowError as error:
@@ -108,14 +108,14 @@ def locating_bad_value(X: Any) -> Iterator[None]:
             raise
         message = "Input X contains infinity or a value too large for dtype('float64')."
         # scikit-learn would raise this error if NumPy had not raised first.
-        raise ValueError(_with_position(message, X)) from error
+        raise ValueError(_with_position(message, X, lines)) from error
     except ValueError as error:
-        if (message := _with_position(str(error), X)) != str(error):
+        if (message := _with_position(str(error), X, lines)) != str(error):
             error.args = (message,)
         raise
 
 
-def _with_position(message: str, X: Any) -> str:
+def _with_position(message: str, X: Any, at: IntArray | None) -> str:
     """Return an error's text with the number of bad values and the position of the first, if found."""
     lines = [line for line in message.split("\n") if not _POSITION.match(line)]
     found = ((i, refused) for i, line in enumerate(lines, 1) if (refused := _REFUSED.search(line)))
@@ -131,7 +131,8 @@ def _with_position(message: str, X: Any) -> str:
     if not len(rows):
         return message
     which = "It" if len(rows) == 1 else f"The first of {len(rows):,}"
-    position = f"{which} is in row {rows[0]}, column {column_in_words(columns[0], column_names(X))}."
+    place = f"row {rows[0]}" if at is None else f"line {at[rows[0]]}"
+    position = f"{which} is in {place}, column {column_in_words(columns[0], column_names(X))}."
     return "\n".join([*lines[:after], position, *lines[after:]])
 
 

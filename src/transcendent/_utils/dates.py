@@ -8,6 +8,7 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, IntArray, missing_rows
 
+_FIRST_DATE = "1980"  # earlier ones stand for a missing date, such as 1970-01-01
 _ISO = re.compile(r"\d{4}-?\d\d-?\d\d(?:[T ](?!24)\d\d[\d:]*(?:\.\d+)?(?:Z|[+-]\d\d:?(?:\d\d)?)?)?", re.ASCII)
 _AS_NUMPY_READS_IT = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?)?)?)?", re.ASCII)
 
@@ -22,7 +23,7 @@ def as_times(times: Any, n: int) -> AnyArray:
         raise ValueError(f"times must have one entry per row: {(n,)}, got {when.shape}.")
     to_parse = when.dtype.kind in "SUT" or (when.dtype.kind == "O" and _are_dates(when.tolist()))
     if to_parse:
-        when = np.array([_decoded(time) for time in when.tolist()], dtype=object)
+        when = np.fromiter(map(_decoded, when.tolist()), dtype=object, count=n)
     if len(missing := missing_rows(when)):
         raise ValueError(
             f"times contains missing values: {len(missing):,} of {n:,}, the first at row {missing[0]}. Every "
@@ -52,25 +53,42 @@ def as_dates(times: Any) -> AnyArray:
 
 
 def undated_rows(times: AnyArray) -> IntArray:
-    """Return the positions of times that are missing or not dates."""
-    missing = missing_rows(times)
-    if times.dtype.kind == "M":
-        return missing
+    """Return the positions of times that are missing, not dates, or dates before 1980 or after tomorrow."""
+    dated = np.ones(len(times), dtype=bool)
+    dated[missing_rows(times)] = False
     try:
-        as_dates(np.delete(times, missing))
+        when = as_dates(times[dated])
     except ValueError:
-        wrong = {time for time in set(np.delete(times, missing).tolist()) if not is_date(time)}
-        return np.union1d(missing, np.flatnonzero([time in wrong for time in times.tolist()]))
-    return missing
+        cells = times[dated].tolist()
+        known = {time: is_date(time) for time in set(cells)}
+        dated[dated] = [known[time] for time in cells]
+        when = as_dates(times[dated])
+    end = np.datetime64(datetime.now(UTC).date()) + 2
+    dated[dated] = (when >= np.datetime64(_FIRST_DATE)) & (when < end)
+    return np.flatnonzero(~dated)
 
 
 def is_date(time: Any) -> bool:
     """Return whether a value is a date that `as_dates` reads."""
     try:
-        as_dates(np.array([time], dtype=object))
+        text = _canonical(_decoded(time))
+        return text is not None and not np.isnat(np.datetime64(text)) and not text.startswith("0000")
     except ValueError:
         return False
-    return True
+
+
+def looks_iso(text: str) -> bool:
+    """Return whether a text is written as an ISO date, such as 2024-09 or 2024-09-01T12:30."""
+    return _AS_NUMPY_READS_IT.fullmatch(text) is not None
+
+
+def as_moment(text: str) -> datetime:
+    """Return an ISO date or time, given as text, in UTC; refuse anything else."""
+    try:
+        found: datetime = as_dates([text]).astype("datetime64[us]")[0].item()
+    except ValueError:
+        raise ValueError(f"{text!r} is not a date or time such as 2026-11-01 or 2026-11-01T08:00Z.") from None
+    return found.replace(tzinfo=UTC)
 
 
 def first_and_last(times: AnyArray) -> tuple[Any, Any]:
@@ -95,7 +113,14 @@ def _decoded(time: Any) -> Any:
 def _parse(times: list[Any]) -> AnyArray:
     if not any(isinstance(time, str) for time in times):
         return np.array([_in_utc(time, row) for row, time in enumerate(times)], dtype="datetime64[us]")
-    texts = [_canonical(time, row) for row, time in enumerate(times)]
+    if all(isinstance(time, str) and looks_iso(time) for time in times):
+        texts: list[str | None] = times
+    else:
+        known = {time: _canonical(time) for time in set(times)}
+        texts = [known[time] for time in times]
+    if None in texts:
+        row = texts.index(None)
+        raise _not_iso(times[row], row)
     try:
         return np.array(texts, dtype="datetime64")
     except ValueError:
@@ -116,8 +141,8 @@ def _in_utc(time: Any, row: int) -> Any:
         raise _not_iso(time, row) from None
 
 
-def _canonical(time: Any, row: int) -> str:
-    """Rewrite a date so that NumPy reads it as ISO 8601: 20240901 is not a year."""
+def _canonical(time: Any) -> str | None:
+    """Rewrite a date so that NumPy reads it as ISO 8601: 20240901 is not a year; None for anything else."""
     if isinstance(time, np.datetime64):
         time = str(time)
     elif isinstance(time, date):
@@ -125,12 +150,12 @@ def _canonical(time: Any, row: int) -> str:
     if isinstance(time, str) and _AS_NUMPY_READS_IT.fullmatch(time):
         return time
     if not isinstance(time, str) or not _ISO.fullmatch(time):
-        raise _not_iso(time, row)
+        return None
     try:
         moment = datetime.fromisoformat(time)
+        return str(moment.date()) if len(time) <= 10 else str(_in_utc(moment, row=0).isoformat())
     except ValueError:
-        raise _not_iso(time, row) from None
-    return str(moment.date()) if len(time) <= 10 else str(_in_utc(moment, row).isoformat())
+        return None
 
 
 def _not_iso(time: Any, row: int) -> ValueError:

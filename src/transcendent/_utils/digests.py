@@ -38,7 +38,7 @@ def row_digests(X: Any, dtype: Any = np.float64) -> AnyArray:
 def float_type(X: Any) -> str:
     """Return the floating-point type of the rows; ``"float64"`` if it is unclear."""
     types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
-    known = [np.dtype(kind) for kind in types if isinstance(kind, np.dtype)]
+    known = [kind for kind in types if isinstance(kind, np.dtype) and kind.kind in "biuf"]
     common = np.result_type(*known) if known and len(known) == len(types) else np.dtype(np.float64)
     return common.name if common in (np.float16, np.float32) else "float64"
 

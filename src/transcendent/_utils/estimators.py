@@ -26,6 +26,12 @@ def see_through(estimator: Any) -> tuple[list[Any], Any]:
     return [], estimator
 
 
+def detector_in_words(estimator: Any) -> str:
+    """Return the name of a detector, looking through a pipeline, for a sentence."""
+    before, classifier = see_through(estimator)
+    return f"{type(classifier).__name__}{' in a pipeline' if before else ''}"
+
+
 def check_detector(estimator: Any) -> None:
     """Raise unless the detector has the interface of a scikit-learn classifier; name a way to use it."""
     if isinstance(estimator, type):
@@ -45,7 +51,9 @@ def check_detector(estimator: Any) -> None:
 
 
 def copy_input_tags(tags: Any, inner: Any) -> Any:
-    """Give a wrapper the input and classifier tags of the estimator it wraps."""
+    """Give a wrapper the input and classifier tags of the estimator it wraps, if that has tags."""
+    if not hasattr(inner, "__sklearn_tags__"):
+        return tags
     inner_tags = get_tags(inner)
     tags.input_tags = inner_tags.input_tags
     tags.classifier_tags = inner_tags.classifier_tags

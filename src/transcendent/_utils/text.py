@@ -43,3 +43,8 @@ def shorten(label: Any, length: int = 14) -> str:
     text = str(label)
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[:half]}…{text[-(length - 1 - half) :]}"
+
+
+def as_percent(share: float) -> str:
+    """Return a share that was chosen, such as 0.15, as a percentage: 15%."""
+    return f"{100 * share:.4g}%"

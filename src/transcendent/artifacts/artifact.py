@@ -30,6 +30,7 @@ from transcendent.artifacts.types import ALLOWED, check_trusted, expand_packages
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
 from transcendent.decisions import declared, is_rejector
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
+from transcendent.tables.answers import ScoreColumns
 
 
 def save(
@@ -200,6 +201,20 @@ class Artifact:
         with _refusing(self.path):
             return self._types_to_trust
 
+    def score_columns(self) -> ScoreColumns | None:
+        """Return the columns that a judge of scores reads; None if it decides by features."""
+        if not self.manifest.get("judges_scores"):
+            return None
+        if "scores" not in self.manifest["notes"]:
+            raise ArtifactError(
+                f"{self.path} judges scores, and does not name their columns: load it in Python, and call "
+                "decide(Answers(labels, scores)); or fit it by the command line, from a TOML file."
+            )
+        try:
+            return ScoreColumns.from_json(self.manifest["notes"]["scores"])
+        except ValueError as error:
+            raise ArtifactError(f"{self.path} is refused: {error}") from None
+
     def check(self, trusted: Collection[str] = (), *, strict: bool = False) -> None:
         """Refuse it if a type is not trusted, or its manifest has a wrong number of calibration objects.
 
@@ -281,6 +296,10 @@ def _check_savable(rejector: Any) -> None:
     if not is_rejector(rejector):
         kind = type(rejector).__name__
         raise TypeError(f"{kind} is not a rejector: wrap a detector in one, as InductiveEvaluator(detector).")
+    if not hasattr(rejector, "__sklearn_tags__"):
+        raise ArtifactError(
+            f"{type(rejector).__name__} cannot be saved: derive its class from sklearn.base.BaseEstimator."
+        )
     if declared(rejector).fitted.lacks_thresholds:
         raise ArtifactError("this rejector cannot be saved without thresholds: call rethreshold() first.")
     check_is_fitted(rejector)

@@ -8,7 +8,7 @@ from typing import Any
 
 from transcendent._utils.provenance import describe, plain
 from transcendent.artifacts.entries import Calibrations
-from transcendent.decisions import declared
+from transcendent.decisions import Fitted, declared
 from transcendent.errors import ArtifactError
 from transcendent.thresholds.base import SearchResult
 
@@ -54,7 +54,11 @@ def facts(rejector: Any) -> dict[str, Any]:
             "description": describe(rejector),
             "judges_scores": declared(rejector).judges_scores,
             "classes": None if classes is None else classes.tolist(),
-            "features": {"count": fitted.n_features, "names": None if names is None else names.tolist()},
+            "features": {
+                "count": fitted.n_features,
+                "names": None if names is None else names.tolist(),
+                **_column_types(fitted),
+            },
             "calibration": [
                 {"objects": len(judge.calibration_.scores), "per_class": judge.calibration_.counts.tolist()}
                 for judge in fitted.judges
@@ -63,6 +67,14 @@ def facts(rejector: Any) -> dict[str, Any]:
             "thresholds": [_promise(result) for result in fitted.results],
         }
     )
+
+
+def _column_types(fitted: Fitted) -> dict[str, list[str]]:
+    """Return the kinds and types of the columns of a frame, nothing if there are none."""
+    columns = fitted.columns
+    if columns is None or fitted.feature_names is None or not columns.kinds:
+        return {}
+    return {"kinds": columns.kinds, "dtypes": columns.dtypes}
 
 
 def check_sizes(manifest: Mapping[str, Any], calibrations: Calibrations) -> None:
@@ -94,11 +106,19 @@ def _is_complete(manifest: dict[str, Any]) -> bool:
         and (period is None or (isinstance(period, list) and all(isinstance(time, str) for time in period)))
         and isinstance(features["count"], int | None)
         and isinstance(features["names"], list | None)
+        and all(_are_texts(features.get(key), features) for key in ("kinds", "dtypes"))
         and all(isinstance(entry["objects"], int) for entry in manifest["calibration"])
         and isinstance(manifest.get("repeated"), int | None)
         and all(_is_promise(entry, len(classes or [])) for entry in manifest["thresholds"])
         and all({"size", "sha256"} <= set(file) for file in manifest["files"].values())
     )
+
+
+def _are_texts(given: Any, features: dict[str, Any]) -> bool:
+    """Return whether a value is missing, or a list with a text for each feature name."""
+    if given is None:
+        return True
+    return len(given) == len(features["names"]) and all(isinstance(each, str) for each in given)
 
 
 def _is_promise(entry: dict[str, Any], n_classes: int) -> bool:

@@ -76,5 +76,6 @@ def _check_budget(budget: RejectionBudget | StreamingBudget) -> None:
         return
     decided, rejected, recent = budget.decided_, budget.rejected_, budget.recent_
     counts = type(decided) is type(rejected) is int and 0 <= rejected <= decided
-    if not counts or recent.shape != (len(recent), 2) or len(recent) > min(decided, budget.window - 1):
+    valid = counts and recent.dtype.kind == "f" and recent.shape == (len(recent), 2)
+    if not valid or len(recent) > min(decided, budget.window - 1) or np.isnan(recent).any():
         raise ArtifactError("its budget has invalid counts.")

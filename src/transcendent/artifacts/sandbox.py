@@ -27,6 +27,7 @@ from transcendent.artifacts.artifact import Artifact, open_artifact
 from transcendent.artifacts.signatures import Key
 from transcendent.decisions import Answers, declared
 from transcendent.errors import ArtifactError, MissingExtraError, TranscendentError
+from transcendent.tables.layout import Layout
 
 TIMEOUT = 120  # seconds, and one more for each megabyte of the artifact
 MEMORY = 4 << 30  # bytes, and 16 for each byte of the artifact
@@ -183,17 +184,22 @@ def _samples(rejector: Any, features: Mapping[str, Any], rows: Any) -> Iterator[
     if ROWS * width <= _MAX_DENSE:
         few = [np.zeros((2, width)), np.ones((2, width)), generator.normal(size=(ROWS - 4, width))]
         numbers = np.concatenate(few)
-        yield _named(numbers, features["names"])
-        yield _named(1e6 * numbers, features["names"])
+        yield _named(numbers, features)
+        yield _named(1e6 * numbers, features)
     places = np.repeat(np.arange(ROWS), 64), generator.integers(width, size=64 * ROWS)
     yield sp.csr_matrix((generator.normal(size=64 * ROWS), places), shape=(ROWS, width))
 
 
-def _named(numbers: Any, names: list[Any] | None) -> Any:
-    if names is None:
-        return numbers
+def _named(numbers: Any, features: Mapping[str, Any]) -> Any:
+    """Return numbers as a frame if the rejector was fitted on one, with texts in its columns of text."""
+    layout = Layout.described(features)
     try:
-        import pandas
-    except ImportError:
+        if not layout.text:
+            return layout.rows(numbers)
+        cells = numbers.astype(object)
+        for j, name in enumerate(features["names"]):
+            if name in layout.text:
+                cells[:, j] = np.resize(_TEXTS, len(cells))
+        return layout.rows(cells)
+    except MissingExtraError:
         return numbers
-    return pandas.DataFrame(numbers, columns=names)

@@ -29,6 +29,7 @@ ALLOWED = _full_names(
         "transcendent.baselines.droidevolver": "DroidEvolver _Learners _Pool",
         "transcendent.baselines.probability": "ProbabilityThresholds",
         "transcendent.evaluators.budget": "RejectionBudget StreamingBudget",
+        "transcendent.evaluators.columns": "FittedColumns",
         "transcendent.evaluators.cross": "CrossConformalEvaluator",
         "transcendent.evaluators.inductive": "InductiveEvaluator",
         "transcendent.evaluators.known": "KnownRows",
@@ -108,11 +109,16 @@ def check_trusted(types: Collection[str], trusted: Collection[str]) -> None:
         )
     if not all(word.isidentifier() for name in names for word in name.split(".")):
         raise ArtifactError(f"{message} Some of these are not names of types, so the file is not genuine.")
-    options = " ".join(f"--trust {name}" for name in _shorten_to_packages(names))
+    options = trust_options(names)
     raise ArtifactError(
         f"{message} If you trust them and the source of the file, load it with trusted={names!r} (on the "
         f"command line: {options}; with mlflow.pyfunc: TRANSCENDENT_TRUSTED in the environment)."
     )
+
+
+def trust_options(names: list[str]) -> str:
+    """Return the options of the command line that trust these types."""
+    return " ".join(f"--trust {name}" for name in _shorten_to_packages(names))
 
 
 def _shorten_to_packages(names: list[str]) -> list[str]:

@@ -9,8 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent._utils.checks import check_shares
+from transcendent._utils.estimators import detector_in_words
+from transcendent._utils.text import as_percent
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions, index_of, p_values_of
+from transcendent.decisions import Decisions, InWords, index_of, p_values_of
 from transcendent.measures.base import Measure
 
 
@@ -70,6 +72,19 @@ class CPReject(CalibratedBaseline):
         self.measure = measure
         self.calibration_size = calibration_size
         self.random_state = random_state
+
+    def in_words(self, n_classes: int) -> InWords:  # noqa: ARG002
+        """Return how it answers, and what it rejects of a batch."""
+        least = f"the {as_percent(self.rejection_rate)} it is least confident of"
+        if self.max_errors is not None:
+            least = f"enough that at most {self.max_errors:g} errors are expected among the others"
+        return InWords(
+            f"answers with the class of the largest p-value that {detector_in_words(self.estimator)} gives "
+            "(CP-Reject)",
+            f"of each period {least}",
+            "What it expects holds for objects like those of calibration; under drift more of the kept are "
+            "wrong.",
+        )
 
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
         """Fit the detector and calibrate; with ``times``, the most recent rows calibrate."""

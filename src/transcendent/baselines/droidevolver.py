@@ -25,7 +25,7 @@ from transcendent._utils.arrays import (
     warn_of_other_order,
 )
 from transcendent._utils.cells import check_names, locate_bad_value
-from transcendent.decisions import Decisions, Rejector, index_of
+from transcendent.decisions import Decisions, InWords, Rejector, index_of
 
 _N_LEARNERS = 5
 _PA, _OGD, _AROW, _RDA, _ADA_FOBOS = range(_N_LEARNERS)
@@ -88,6 +88,14 @@ class DroidEvolver(Rejector, ClassifierMixin, BaseEstimator):
         self.buffer_size = buffer_size
         self.healthy = healthy
         self.random_state = random_state
+
+    def in_words(self, n_classes: int) -> InWords:  # noqa: ARG002
+        """Return how its learners judge and reject."""
+        return InWords(
+            "judges by five online linear learners that teach each other (DroidEvolver)",
+            "a row on which any of them is aging",
+            "It changes as it decides, and may teach itself wrong labels.",
+        )
 
     @locate_bad_value
     def fit(self, X: Any, y: Any) -> Self:

@@ -8,8 +8,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, FloatArray
+from transcendent._utils.estimators import detector_in_words
 from transcendent.baselines.base import CalibratedBaseline
-from transcendent.decisions import Decisions
+from transcendent.decisions import Decisions, InWords
 from transcendent.judging.pvalues import credibility_and_confidence, merge_ties, rounding
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
@@ -73,6 +74,13 @@ class ProbabilityThresholds(CalibratedBaseline):
         self.search = search
         self.calibration_size = calibration_size
         self.random_state = random_state
+
+    def in_words(self, n_classes: int) -> InWords:
+        """Return whose probabilities judge, and which answers thresholds on them reject."""
+        search, judge = resolve_search(self.search, n_classes), self.judge
+        whose = "their" if judge is None else f"the {detector_in_words(judge)}'s"
+        judges = f"judges the answers of {detector_in_words(self.estimator)} by {whose} probability"
+        return InWords(judges, search.in_words.replace("credibility", "probability"), search.under_drift)
 
     def fit(self, X: Any, y: Any, *, times: Any = None) -> Self:
         """Fit the detector and its judge, and search thresholds; with ``times``, recent rows calibrate."""

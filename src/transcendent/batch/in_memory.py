@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from transcendent._utils.arrays import missing_rows, take_rows
+from transcendent._utils.cells import locating_bad_value
 from transcendent._utils.dates import as_times
 from transcendent._utils.extras import extra
+from transcendent._utils.text import some
 from transcendent.artifacts import Artifact, open_artifact
 from transcendent.artifacts.sandbox import ROWS, Access
 from transcendent.batch.columns import decision_table, named_by_row
@@ -20,10 +22,12 @@ from transcendent.batch.writing import open_writer
 from transcendent.decisions import Decisions, Rejector, declared
 from transcendent.errors import ArgumentError, ArtifactError
 from transcendent.evaluators.cross import set_quorum
-from transcendent.experiments.survey import columns_of_text
+from transcendent.experiments.survey import FORMATS, columns_of_text, examples_of, ways_to_read
 from transcendent.monitoring import DriftMonitor
+from transcendent.tables.answers import ScoreColumns
 from transcendent.tables.frames import ColumnError, Columns
-from transcendent.tables.objects import Objects, have
+from transcendent.tables.layout import Layout
+from transcendent.tables.objects import Objects, without_time
 from transcendent.tables.reading import is_table, read_objects
 from transcendent.temporal.periods import in_order_of_time
 
@@ -41,9 +45,15 @@ def decide_file(
 ) -> tuple[Decisions, Any]:
     """Return an artifact's decisions about the objects of a file, and the same as an Arrow table."""
     artifact, rejector, objects = _open(path, file, access, identifier=identifier)
+    if declared(rejector).evolves:
+        raise ValueError(
+            f"{path} holds a {type(rejector).__name__}, which changes with each decision; a command would "
+            "lose these changes. Load it in Python; for a budget, save a RejectionBudget and decide the "
+            "objects of a period in one file."
+        )
     if quorum is not None:
         set_quorum(rejector, quorum)
-    with _naming_file(file, artifact):
+    with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
         try:
             decisions = rejector.decide(objects.X)
         except TypeError as error:
@@ -65,9 +75,11 @@ def monitor_file(
 ) -> DriftMonitor:
     """Return the monitor of a state file, or a new one, updated with the objects of a file.
 
-    ``time`` is the column that orders the objects; by default the order of the file is used.
+    ``time`` is the column that orders the objects; by default the order of the file is used. A budget makes
+    no difference, since nothing is decided here.
     """
     artifact, rejector, objects = _open(path, file, access, time=time)
+    rejector = declared(rejector).without_budget
     if not state.exists():
         given: dict[str, Any] = {} if threshold is None else {"threshold": threshold}
         monitor = DriftMonitor.of(rejector, **given)
@@ -79,11 +91,32 @@ def monitor_file(
         except ValueError as error:
             raise ValueError(f"{state}: {error}") from error
     if time is not None:
-        times = in_order_of_time(as_times(objects.times, len(objects)))
-        objects = objects.take(np.argsort(times, kind="stable"))
-    with _naming_file(file, artifact):
+        objects = _in_order(objects, artifact.manifest["notes"])
+    with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
         monitor.update(objects.X)
     return monitor
+
+
+def _in_order(objects: Objects, notes: Mapping[str, Any]) -> Objects:
+    """Return objects in the order of their times, which are read as for the fit; undated ones are dropped."""
+    dated = objects.with_iso_dates(notes.get("time_format", ()))
+    undated = without_time(np.asarray(dated.times), True)
+    if notes.get("undated") == "drop" and 0 < len(undated) < len(dated):
+        warnings.warn(f"left out: {dated.have('no date', undated)}.", stacklevel=2)
+        dated = dated.take(np.delete(np.arange(len(dated)), undated))
+    times = np.asarray(dated.times)
+    try:
+        when = in_order_of_time(as_times(times, len(dated)))
+    except ValueError:
+        rows = without_time(times, True)
+        examples = examples_of(times[rows])
+        said = dated.have("no date", rows) + (f": {examples}" if examples else "")
+        ways = [f" {way}." for way in ways_to_read(times[rows])]
+        raise ValueError(
+            f"{dated.name}: {said}. Dates are {FORMATS} before the fit.{''.join(ways)} Without --time, the "
+            "order of the file is used."
+        ) from None
+    return dated.take(np.argsort(when, kind="stable"))
 
 
 def written(table: Any, suffix: str) -> bytes:
@@ -102,27 +135,28 @@ def _open(
 ) -> tuple[Artifact, Rejector, Objects]:
     """Return a checked artifact, its rejector, and the objects of a file in the artifact's columns."""
     artifact = open_artifact(path, public_key=access.public_key)
-    if artifact.manifest.get("judges_scores"):
-        raise ValueError(
-            f"{path} judges scores, not objects: load it in Python, and call decide(Answers(labels, scores))."
-        )
     features, notes = artifact.manifest["features"], artifact.manifest["notes"]
+    scores, layout = artifact.score_columns(), Layout.described(features)
     columns = Columns(
         id=notes.get("id") if identifier is None and is_table(file) else identifier,
         time=time,
-        features=notes.get("features") or features["names"],
-        text=tuple(notes.get("text", ())),
+        features=notes.get("features") or features["names"] if scores is None else scores.columns,
+        text=() if layout.documents else tuple(layout.text),
     )
     objects = _read(file, columns, features["count"], numbered=identifier is None)
+    objects = replace(objects, X=layout.as_fitted(objects.X)) if scores is None else _answers(objects, scores)
     access.check_and_try(artifact, take_rows(objects.X, slice(0, ROWS)))
     rejector = artifact.rejector(access.trusted)
-    if declared(rejector).evolves:
-        raise ValueError(
-            f"{path} holds a {type(rejector).__name__}, which changes with each decision; a command would "
-            "lose these changes. Load it in Python; for a budget, save a RejectionBudget and decide the "
-            "objects of a period in one file."
-        )
     return artifact, rejector, objects
+
+
+def _answers(objects: Objects, scores: ScoreColumns) -> Objects:
+    """Return objects with a detector's answers as rows; raise if some have none."""
+    answers, unanswered = scores.read(objects.X)
+    if len(unanswered):
+        what = f"no score or no answer in {', '.join(scores.columns)}"
+        raise ValueError(f"{objects.name}: {objects.have(what, unanswered)}. Remove these rows.")
+    return replace(objects, X=answers)
 
 
 def _read(file: Path, columns: Columns, width: int | None, *, numbered: bool) -> Objects:
@@ -135,10 +169,10 @@ def _read(file: Path, columns: Columns, width: int | None, *, numbered: bool) ->
         warnings.warn(f"{error} Objects are numbered instead; --id names another column.", stacklevel=2)
         return _read(file, replace(columns, id=None), width, numbered=False)
     if objects.ids is not None and len(rows := missing_rows(objects.ids)):
-        raise ValueError(f"{file}: {have(f'no {columns.id!r}', rows, len(objects))}. Remove these rows.")
+        raise ValueError(f"{file}: {objects.have(f'no {columns.id!r}', rows)}. Remove these rows.")
     if hasattr(objects.X, "isna") and (missing := objects.X.isna().sum()).any():
-        some = ", ".join(f"{name} ({count:,})" for name, count in missing[missing > 0].head(5).items())
-        warnings.warn(f"values are missing in {file}: {some}.", stacklevel=2)
+        counts = [f"{name} ({count:,})" for name, count in missing[missing > 0].items()]
+        warnings.warn(f"values are missing in {file}: {some(counts, 5)}.", stacklevel=2)
     return objects
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import AnyArray
+from transcendent._utils.arrays import AnyArray, encode_labels
 from transcendent._utils.extras import extra
 from transcendent._utils.files import is_about_writing
 from transcendent._utils.provenance import versions
@@ -86,7 +86,7 @@ def _decide_part(job: TableJob, part: Part) -> dict[str, Any] | Failure:
     """Decide the rows of a part and write the decisions; return its record, or the reason for a failure."""
     decided = ParquetAside(job.target, f"{job.folder}/{part.name}")
     bad = ParquetAside(job.target, f"{job.folder}/_bad/{part.name}")
-    classes = job.rejector.classes_
+    classes = np.asarray(declared(job.rejector).fitted.classes)
     counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
     try:
         # The two are closed, and named, in reverse: decisions appear only after their bad rows.
@@ -98,7 +98,7 @@ def _decide_part(job: TableJob, part: Part) -> dict[str, Any] | Failure:
                         bad.write(refused)
                     if decisions is not None:
                         decided.write(decision_table(names, decisions, job.digest, job.p_values))
-                        cells = 2 * np.searchsorted(classes, decisions.labels) + decisions.accepted
+                        cells = 2 * encode_labels(decisions.labels, classes, "labels") + decisions.accepted
                         counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
             if not decided.rows:
                 decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
@@ -147,7 +147,8 @@ def _decide(
 
 def _no_decisions(rejector: Any) -> Decisions:
     """Return decisions about no objects, with the columns of this rejector's decisions."""
-    classes, none, declares = rejector.classes_, np.empty(0), declared(rejector)
+    none, declares = np.empty(0), declared(rejector)
+    classes = np.asarray(declares.fitted.classes)
     return Decisions(
         classes[:0],
         none.astype(bool),

@@ -138,11 +138,12 @@ def decide_table(
         sweep(job, list_files(target, folder), records)
         in_order = [records[part.name] for part in parts]
         counts = np.array([(record["objects"], record["accepted"]) for record in in_order], dtype=int)
-        objects, accepted = counts.reshape(-1, 2, len(loaded.classes_)).sum(axis=0)
+        classes = np.asarray(declared(loaded).fitted.classes)
+        objects, accepted = counts.reshape(-1, 2, len(classes)).sum(axis=0)
         result = TableDecisions(
             folder,
             model,
-            loaded.classes_,
+            classes,
             objects,
             accepted,
             bad=sum(record["bad"] for record in in_order),
@@ -177,7 +178,10 @@ def _load(
     if declares.verbose:
         loaded.verbose = False  # progress is shown for the table, not for each part
     if declares.judges_scores:
-        raise ValueError(f"{kind} judges scores, not rows of features: call decide(Answers(labels, scores)).")
+        raise ValueError(
+            f"{kind} judges scores, not rows of features: decide a single file, or in Python "
+            "decide(Answers(labels, scores))."
+        )
     if declares.depends_on_others:
         raise ValueError(
             f"decisions of {kind} depend on the other objects, so a table cannot be decided in parts. Pass "

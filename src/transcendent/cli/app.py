@@ -18,8 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS: tuple[Callable[..., None], ...] = (
+COMMANDS: tuple[Callable[..., int | None], ...] = (
     experiments.example,
+    experiments.check,
     experiments.init,
     experiments.data,
     experiments.fit,

@@ -249,26 +249,32 @@ def monitor(
     threshold: Annotated[
         float | None, Option(help="A false alarm is at most 1/threshold likely (default: 100).")
     ] = None,
+    again: Annotated[bool, Option("--again", help="Take a file that was taken before once more.")] = False,
     figure: Annotated[Path | None, Option(help="Draw evidence and rejections to this .svg or .png.")] = None,
     trust: options.Trust = None,
     public_key: options.PublicKey = None,
     strict: options.Strict = False,
     as_json: options.AsJson = False,
     _quiet: options.Quiet = False,
-) -> None:
+) -> int:
     """Raise an alarm when new objects differ from the calibration objects; needs no labels.
 
-    Run it for every file of new objects, in order of arrival, with the same state.
+    Run it for every file of new objects, in order of arrival, with the same state. The exit code is 11 once
+    there is an alarm, of drift or of rejections.
     """
     from transcendent._utils.files import write_whole
     from transcendent.batch.in_memory import monitor_file
+    from transcendent.batch.taken import TakenFiles
 
     outputs.refuse_overwrite(state, artifact, objects, option="--state")
+    taken = TakenFiles.of(state)
+    taken.add(objects, again=again)
     access = access_of(trust, public_key, strict)
     seen = monitor_file(artifact, objects, access, state, time=time, threshold=threshold)
     if figure is not None:
         with outputs.writing(figure):
             seen.plot().figure_.savefig(figure)
     with outputs.writing(state):
-        write_whole(state, seen.to_json().encode())
+        write_whole(state, taken.added_to(seen.to_json()).encode())
     showing.show(repr(seen), showing.alarms(seen), as_json)
+    return 0 if seen.alarm is None and seen.rejections.alarm is None else 11

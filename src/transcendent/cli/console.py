@@ -28,21 +28,22 @@ EXIT_CODES = {
     8: "an optional dependency is missing",
     9: "the split has a bias that makes results misleading",
     10: "a table was not decided completely; the same command resumes it",
+    11: "an alarm was raised",
     130: "interrupted",
     141: "output pipe closed",
 }
 T = ParamSpec("T")
 
 _LAST_STREAM = 2  # the number of standard error
-_ARGUMENTS = {"identifier": "--id", "file": "FILE", "labelled": "LABELLED"}
+_ARGUMENTS = {"identifier": "--id", "file": "FILE"}
 
 
-def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
-    """Call a command's function; print errors, and return the exit code."""
+def run(function: Callable[T, int | None], *args: T.args, **given: T.kwargs) -> int:
+    """Call a command's function; print errors, and return the exit code, which the function may set."""
     warnings.showwarning = _show_warning
     try:
         _prepare_streams()
-        function(*args, **given)
+        code = function(*args, **given)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the last flush, at exit
@@ -56,7 +57,7 @@ def run(function: Callable[T, None], *args: T.args, **given: T.kwargs) -> int:
     except Exception:
         say(traceback.format_exc())  # escaped, since it may quote files
         return 1
-    return 0
+    return code or 0
 
 
 def _prepare_streams() -> None:
@@ -73,7 +74,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")  # a terminal may be limited to ASCII
 
 
-def guarded(function: Callable[T, None]) -> Callable[T, None]:
+def guarded(function: Callable[T, int | None]) -> Callable[T, None]:
     """Return a command's function that prints an error as a line and exits with a code."""
 
     @wraps(function)

@@ -1,13 +1,18 @@
-"""The commands for experiments in TOML files: example, init, data, fit, learn, backtest, report."""
+"""The commands for experiments in TOML files: example, check, init, data, fit, learn, backtest, report."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from transcendent.cli import console, options, outputs, showing
 from transcendent.cli.artifacts import access_of, save_again
 from transcendent.cli.options import UsageError
+
+if TYPE_CHECKING:
+    from transcendent.artifacts import Artifact
+    from transcendent.artifacts.sandbox import Access
 
 
 def example(as_json: options.AsJson = False) -> None:
@@ -24,6 +29,57 @@ def example(as_json: options.AsJson = False) -> None:
         "written: objects.csv (5,000 objects of ten months, which drift) and new.csv (1,000 later ones,\n"
         "without verdicts); next: transcendent init objects.csv",
         {"files": [str(file) for file in files]},
+        as_json,
+    )
+
+
+def check(
+    file: options.AnswersFile,
+    scores: Annotated[
+        str | None, Option(help="The column with a score or probability, or one per class: a,b.")
+    ] = None,
+    answer: Annotated[
+        str | None,
+        Option(help="The column with answers, or the score above which the answer is the second class."),
+    ] = None,
+    truth: Annotated[str | None, Option(help="The column with true labels, where they are known.")] = None,
+    time: options.Time = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="The page to write; by default beside the table.")
+    ] = None,
+    toml: Annotated[
+        Path | None, Option(help="Also write the experiment, for fit, decide and monitor.")
+    ] = None,
+    as_json: options.AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Report on a detector's past answers; needs no model and no features.
+
+    How it has aged, what a look at the answers it was least sure of would have found, when alarms would have
+    sounded, and what could be promised. The roles of columns that no option sets are guessed.
+    """
+    from transcendent._utils.files import write_whole
+    from transcendent.report import check_answers
+
+    page = out or file.with_suffix(".html")
+    if page.exists() and page.suffix not in (".html", ".htm"):
+        raise UsageError(f"--out {page} exists and is not an HTML page: choose another name.")
+    if toml is not None and toml.exists():
+        raise UsageError(f"{toml} exists: --toml NAME writes another file.")
+    columns = [name.strip() for name in scores.split(",")] if scores else []
+    found = check_answers(file, page, toml=toml, scores=columns, answer=answer, truth=truth, time=time)
+    if toml is not None:
+        with outputs.writing(toml):
+            write_whole(toml, found.proposal.text.encode())
+    for note in found.proposal.notes:
+        console.say(f"note: {note}")
+    where = f"written to {page}"
+    if toml is not None:
+        where += f" and {toml}; next: transcendent fit {shlex.quote(str(toml))} --rejector budget"
+    said = {"page": str(page), "columns": found.proposal.guesses, "lead": dict(found.lead)}
+    showing.show(
+        f"{showing.answers(found)}\n\n{where}",
+        {**said, "notes": found.proposal.notes, **showing.results(found.result)},
         as_json,
     )
 
@@ -81,7 +137,7 @@ def data(
 
 def fit(
     toml: options.Toml,
-    out: Annotated[Path, options.out("The artifact to write.")],
+    out: Annotated[Path | None, options.out("The artifact to write (default: named after TOML).")] = None,
     rejector: Annotated[str | None, Option(help="The name of the rejector, if there are several.")] = None,
     train: Annotated[str | None, Option(help="The end of training, instead of train under [split].")] = None,
     signing_key: options.SigningKey = None,
@@ -93,7 +149,7 @@ def fit(
     from transcendent.artifacts.artifact import read_artifact
     from transcendent.experiments import read
 
-    experiment = read(toml)
+    experiment, out = read(toml), out or toml.with_suffix(".transcendent")
     outputs.refuse_overwrite(out, toml, *experiment.files)
     fitted = experiment.fit(rejector, train=train)
     with outputs.writing(out):
@@ -106,19 +162,32 @@ def fit(
         )
     showing.show(
         f"{fitted.name}, fitted on {len(fitted.rows):,} objects, is in {out}.\n{showing.artifact(artifact)}"
-        f"\n\nnext: transcendent decide {out} OBJECTS",
+        f"\n\nnext, here with the objects of the experiment: {_decide_line(artifact, experiment.files)}",
         showing.facts(artifact),
         as_json,
     )
 
 
+def _decide_line(artifact: "Artifact", files: list[Path]) -> str:
+    """Return a command that decides with an artifact, as a shell reads it."""
+    from transcendent.artifacts.types import trust_options
+
+    words = [str(artifact.path), str(files[0]) if files else "OBJECTS"]
+    trust = trust_options(artifact.types_to_trust())
+    return f"transcendent decide {shlex.join(words)} {trust}".rstrip()
+
+
 def learn(
-    artifact: options.ArtifactFile,
     toml: options.Toml,
-    labelled: options.LabelledFile,
-    out: Annotated[Path, options.out("The artifact to write.")],
-    what: Annotated[str, Option(help="What learns: judge, detector or both.")] = "judge",
-    train: Annotated[str | None, Option(help="The end of training, as for fit.")] = None,
+    labels: Annotated[
+        Path,
+        Option(
+            exists=True, dir_okay=False, help="Objects labelled since the fit: a table, or the gate's export."
+        ),
+    ],
+    artifact: options.ArtifactToLearn = None,
+    out: options.LearntArtifact = None,
+    what: options.What = "judge",
     trust: options.Trust = None,
     public_key: options.PublicKey = None,
     strict: options.Strict = False,
@@ -126,28 +195,51 @@ def learn(
     as_json: options.AsJson = False,
     _quiet: options.Quiet = False,
 ) -> None:
-    """Let an artifact learn from later labels.
+    """Let an artifact learn from labels that came after its fit.
 
-    Use the TOML file and --train of the fit: the same rows train and calibrate again, and the labelled
-    objects train too. Pass every object labelled since the fit.
+    The rows of the fit train and calibrate again, and the labelled objects train too. Pass every object
+    labelled since the fit; labels that are not classes, and rows of the fit, are left out and counted.
     """
-    from transcendent.artifacts.artifact import read_artifact
-    from transcendent.decisions import declared
-    from transcendent.experiments import read
-
-    experiment = read(toml)
-    outputs.refuse_overwrite(out, toml, labelled, *experiment.files)
     access = access_of(trust, public_key, strict)
-    opened = access.open_and_try(artifact)
-    rejector = opened.rejector(access.trusted)
-    learnt, n = experiment.learn(rejector, labelled, what=what, train=train)  # type: ignore[arg-type]
-    said, left_out = f"{n:,} labelled objects", declared(learnt).fitted.n_left_out
-    if left_out:
-        said += f", {left_out:,} of them left out since they equal calibration objects"
-    save_again(learnt, opened, out, signing_key, learnt=f"{said} ({what})")
+    learn_from(labels, toml, artifact, out, what, access, signing_key, as_json)
+
+
+def learn_from(
+    labels: Path,
+    toml: Path,
+    artifact: Path | None,
+    out: Path | None,
+    what: str,
+    access: "Access",
+    signing_key: Path | None,
+    as_json: bool,
+) -> None:
+    """Let an artifact learn from a file of labels, save the result and show it."""
+    from transcendent.artifacts.artifact import read_artifact
+    from transcendent.experiments import read
+    from transcendent.experiments.survey import in_words
+
+    experiment, origin = read(toml), artifact or toml.with_suffix(".transcendent")
+    out = out or toml.with_name(f"{toml.stem}-learnt.transcendent")
+    if not origin.is_file():
+        raise UsageError(
+            f"there is no {origin}: 'transcendent fit {toml}' writes it; --artifact names another."
+        )
+    outputs.refuse_overwrite(out, toml, labels, *experiment.files)
+    opened = access.open_and_try(origin)
+    learnt = experiment.learn(
+        opened.rejector(access.trusted),
+        labels,
+        what=what,  # type: ignore[arg-type]  # checked there
+        train=opened.manifest["notes"].get("train"),
+    )
+    said = f"{learnt.n_learnt:,} labelled objects"
+    save_again(learnt.rejector, opened, out, signing_key, learnt=f"{said} ({what})")
     made = read_artifact(out)
-    text = f"learnt from {said}; written to {out}.\n{showing.artifact(made)}"
-    showing.show(text, showing.facts(made), as_json)
+    left_out = f"left out: {in_words(learnt.left_out)}\n" if learnt.left_out else ""
+    text = f"learnt from {said}; written to {out}.\n{left_out}{showing.artifact(made)}"
+    counts = {"learnt": learnt.n_learnt, "left_out": learnt.left_out}
+    showing.show(text, counts | showing.facts(made), as_json)
 
 
 def backtest(
@@ -187,19 +279,22 @@ def report(
     ] = None,
     out: Annotated[Path | None, options.out("The page to write (default: report.html in FOLDER).")] = None,
     title: Annotated[str | None, Option(help="A title for the page.")] = None,
+    minutes: Annotated[float, Option(min=0.01, help="Minutes to look at one object, for the hours.")] = 5.0,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a finished backtest as one HTML page."""
     from transcendent.report import write_report
-    from transcendent.temporal import Backtest
+    from transcendent.temporal import Backtest, RepeatedBacktest
 
     found = _finished_backtest(folder)
     page = out or found / "report.html"
     if page.exists() and page.suffix not in (".html", ".htm"):
         raise UsageError(f"--out {page} exists and is not an HTML page: choose another name.")
-    result = Backtest.load(found)
+    repeated = not (found / "manifest.json").exists()
+    result: Backtest | RepeatedBacktest = (RepeatedBacktest if repeated else Backtest).load(found)
+    title = title or result.title or found.resolve().name
     with outputs.writing(page):
-        write_report(result, page, title=title or found.resolve().name)
+        write_report(result, page, title=title, minutes=minutes)
     showing.show(
         f"{page} ({page.stat().st_size / 1e6:.1f} MB)",
         {"report": str(page), **showing.results(result)},
@@ -212,14 +307,14 @@ def _finished_backtest(folder: Path | None) -> Path:
     from transcendent.temporal.checkpoints import is_backtest
 
     if folder is None:
-        here = sorted(Path().glob("*/decisions.parquet"), key=lambda path: path.stat().st_mtime)
+        here = [*Path().glob("*/decisions.parquet"), *Path().glob("*/seed-*/decisions.parquet")]
         if not here:
             raise ValueError("there is no finished backtest here: transcendent report FOLDER")
-        folder = here[-1].parent
+        folder = Path(max(here, key=lambda path: path.stat().st_mtime).parts[0])
     if folder.suffix == ".toml":
         folder = folder.with_suffix("")
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}.")
-    if not (folder / "manifest.json").is_file() or not is_backtest(folder):
+    if not is_backtest(folder) and not any(map(is_backtest, folder.glob("seed-*"))):
         raise ValueError(f"{folder} holds no finished backtest: run 'transcendent backtest' first.")
     return folder

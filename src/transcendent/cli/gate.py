@@ -1,10 +1,11 @@
-"""The commands of the gate: serve, migrate, months, check, token, quarantine."""
+"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,9 @@ app = typer.Typer(
 )
 token = typer.Typer(help="Manage tokens: each gives a user access in a role.", no_args_is_help=True)
 quarantine = typer.Typer(help="Show, export and drop objects in the quarantine.", no_args_is_help=True)
+OfModel = Annotated[
+    str, Option(metavar="DIGEST", help="Only objects that this model decided; the first digits suffice.")
+]
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 
@@ -80,6 +84,37 @@ def serve(
 
     given = {"artifact": artifact, "database": database, "host": host, "port": port}
     start(read_settings(**given, trusted=trust or None, tokens="none" if no_tokens else None))
+
+
+@_command(app)
+def learn(
+    toml: options.Toml,
+    artifact: options.ArtifactToLearn = None,
+    out: options.LearntArtifact = None,
+    what: options.What = "judge",
+    model: OfModel = "",
+    database: Database = None,
+    trust: Trust = None,
+    public_key: options.PublicKey = None,
+    strict: options.Strict = False,
+    signing_key: options.SigningKey = None,
+    as_json: AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Let an artifact learn from the labels in the quarantine, as 'transcendent learn' from a file."""
+    from transcendent.cli.artifacts import access_of
+    from transcendent.cli.experiments import learn_from
+    from transcendent.gate.export import export_labelled
+
+    access = access_of(trust, public_key, strict)
+    with TemporaryDirectory() as folder:
+        labels = Path(folder, "labelled.parquet")
+        with _engine(database) as engine:
+            n = export_labelled(engine, labels, model=model)
+        if not n:
+            decided = f" that a model {model!r:.80} decided" if model else ""
+            raise ValueError(f"no object in the quarantine{decided} has a label yet.")
+        learn_from(labels, toml, artifact, out, what, access, signing_key, as_json)
 
 
 @_command(app)
@@ -207,16 +242,47 @@ def _line(action: dict[str, Any]) -> str:
 
 @_command(quarantine, "export")
 def export_quarantine(
-    out: Annotated[Path, options.out("The Parquet file to write.")], database: Database = None
+    out: Annotated[Path, options.out("The Parquet file to write.")],
+    model: OfModel = "",
+    since: Annotated[
+        str | None, Option(help="Only objects labelled at this time or later, such as 2026-11-01 (UTC).")
+    ] = None,
+    database: Database = None,
 ) -> None:
-    """Write all labelled objects as Parquet, to learn from."""
+    """Write labelled objects as Parquet, to learn from."""
+    from transcendent._utils.dates import as_moment
     from transcendent.gate.export import export_labelled
 
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: must end in .parquet.")
+    try:
+        start = None if since is None else as_moment(since)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
     with _engine(database) as engine, outputs.writing(out):
-        n = export_labelled(engine, out)
+        n = export_labelled(engine, out, model=model, since=start)
     console.say(f"{n:,} labelled objects written to {out}")
+
+
+@_command(quarantine, "close")
+def close_quarantine(
+    model: Annotated[str, Option(help="The digest of the model, or how it begins.")],
+    database: Database = None,
+    yes: Annotated[bool, Option("--yes", help="Close the items; without it, they are only counted.")] = False,
+) -> None:
+    """Close the items that wait under a model, such as one that is no longer served."""
+    from transcendent.gate.quarantine import Quarantine
+
+    with _engine(database) as engine:
+        items = Quarantine(engine)
+        digest, waiting, held = items.to_close(model)
+        stay = f"; {held:,} are held and stay" if held else ""
+        if yes:
+            console.say(f"closed {items.close(digest, 'operator'):,} items of model {digest[:12]}{stay}.")
+        else:
+            console.say(
+                f"would close {waiting - held:,} items of model {digest[:12]}{stay}: add --yes to confirm."
+            )
 
 
 @_command(quarantine, "drop")

@@ -44,9 +44,17 @@ Quiet = Annotated[bool, Option("--quiet", "-q", callback=_silence, help="Show no
 Toml = Annotated[Path, _file("TOML", "Describes data, split, detector and rejectors.")]
 ArtifactFile = Annotated[Path, _file("ARTIFACT", "A file written by 'transcendent fit' or save().")]
 TableFile = Annotated[Path, _file("FILE", "A table of objects: Parquet or CSV.")]
+AnswersFile = Annotated[Path, _file("FILE", "A table of a detector's past answers: Parquet or CSV.")]
 TomlOrObjects = Annotated[Path, _file("FILE", "A TOML file, or a file of objects.")]
 ObjectsFile = Annotated[Path, _file("OBJECTS", "A file of objects, as for decide.")]
-LabelledFile = Annotated[Path, _file("LABELLED", "A table of objects that were labelled after the fit.")]
+ArtifactToLearn = Annotated[
+    Path | None,
+    Option("--artifact", exists=True, dir_okay=False, help="The artifact that fit wrote (default: as fit)."),
+]
+LearntArtifact = Annotated[
+    Path | None, out("The artifact to write (default: named after TOML, with -learnt).")
+]
+What = Annotated[str, Option(help="What learns: judge, detector or both.")]
 Trust = Annotated[
     list[str] | None,
     Option("--trust", envvar="TRANSCENDENT_TRUSTED", help="A type to allow in the artifact; repeatable."),

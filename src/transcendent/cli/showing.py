@@ -3,15 +3,17 @@
 import json
 import math
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
-from transcendent._utils.text import some, visible
+from transcendent._utils.text import WIDTH, some, visible
 
 if TYPE_CHECKING:
     from transcendent.artifacts import Artifact
     from transcendent.artifacts.versions import VersionDifference
     from transcendent.monitoring import DriftMonitor
-    from transcendent.temporal import Backtest
+    from transcendent.report.checking import Checked
+    from transcendent.temporal import Backtest, RepeatedBacktest
 
 
 def show(text: str, data: dict[str, Any], as_json: bool) -> None:
@@ -61,11 +63,14 @@ def artifact(artifact: "Artifact") -> str:
     names = f": {some(list(map(str, features['names'])), 4)}" if features["names"] else ""
     calibration = [entry["objects"] for entry in said["calibration"]]
     repeated = f", {said['repeated']:,} of them equal to training rows" if said.get("repeated") else ""
+    scores = said["notes"].get("scores")
+    judged = scores.get("scores") if isinstance(scores, dict) else None
     text = lines(
         rejector=said["description"],
         trained_on=" to ".join(said["training_period"]) if said["training_period"] else None,
         learnt_from=said["notes"].get("learnt"),
         classes=some([str(label) for label in said["classes"] or []]) or None,
+        scores=some(list(map(str, judged))) if isinstance(judged, list) else None,
         features=None if features["count"] is None else f"{features['count']:,}{names}",
         calibrated_on=f"{some([f'{n:,}' for n in calibration])} objects{repeated}" if calibration else None,
         written=f"{said['created']} by transcendent {said['versions']['transcendent']}, "
@@ -94,7 +99,7 @@ def thresholds(classes: list[Any], promises: list[dict[str, Any]]) -> str:
 
 def objects(found: dict[str, Any]) -> str:
     """Describe objects and their split, with the problems to solve before a fit."""
-    from transcendent.experiments.survey import listed
+    from transcendent.experiments.survey import in_words, listed
 
     classes = found.get("classes", [])
     labelled = sum(entry["objects"] for entry in classes)
@@ -106,7 +111,9 @@ def objects(found: dict[str, Any]) -> str:
     text = lines(
         objects=f"{found['objects']:,}",
         features=None if found["features"] is None else f"{found['features']:,}",
-        left_out=f"{found['left_out']:,} without label or time" if "left_out" in found else None,
+        left_out=f"{found['left_out']:,}: {in_words(found['left_out_by_cause'])}"
+        if "left_out" in found
+        else None,
         classes=some(counts) or None,
         seen=seen,
         training=f"{found['training']:,} objects" if "training" in found else None,
@@ -121,6 +128,18 @@ def objects(found: dict[str, Any]) -> str:
         f"{'refused' if bias.refuses else 'warning'}: {bias.name}: {bias.message}" for bias in found["biases"]
     ]
     return "\n".join([text, "", *(biases or ["no bias found in the split"])])
+
+
+def answers(found: "Checked") -> str:
+    """Return what past answers show: the objects tested, then a paragraph for each heading."""
+    from transcendent.temporal.result import headline
+
+    width = max(len(heading) for heading, _ in found.lead) + 2
+    paragraphs = [
+        textwrap.fill(heading.ljust(width) + text, WIDTH, subsequent_indent=" " * width)
+        for heading, text in found.lead
+    ]
+    return "\n".join([headline(found.result), "", *paragraphs])
 
 
 def alarms(monitor: "DriftMonitor") -> dict[str, Any]:
@@ -140,8 +159,12 @@ def alarms(monitor: "DriftMonitor") -> dict[str, Any]:
     }
 
 
-def results(result: "Backtest") -> dict[str, Any]:
-    """Return the results of a backtest."""
+def results(result: "Backtest | RepeatedBacktest") -> dict[str, Any]:
+    """Return the results of a backtest; of several seeds, the seeds and their means."""
+    from transcendent.temporal import RepeatedBacktest
+
+    if isinstance(result, RepeatedBacktest):
+        return {"seeds": list(result.results), "summary": result.summary()}
     return {
         "objects": len(result.y),
         "periods": list(result.periods),

@@ -32,15 +32,17 @@ from transcendent._utils.arrays import (
 )
 from transcendent._utils.cells import check_names, locate_bad_value
 from transcendent._utils.checks import check_choices
-from transcendent._utils.estimators import check_detector, copy_input_tags
-from transcendent.decisions import Decisions, Fitted, Rejector, index_of, p_values_of
+from transcendent._utils.estimators import check_detector, copy_input_tags, detector_in_words
+from transcendent.decisions import Decisions, Fitted, InWords, Rejector, index_of, p_values_of
 from transcendent.errors import CopiesWarning
 from transcendent.evaluators.cancellation import settle_precision
+from transcendent.evaluators.columns import FittedColumns
 from transcendent.evaluators.known import KnownRows
 from transcendent.evaluators.training import Fold, Training, cast_labels
 from transcendent.judging.calibration import CalibrationLabel, warn_if_coarse, warn_if_reversed
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.judging.pvalues import Form
+from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import CodedAnswers, Detector
 from transcendent.measures.names import from_name
@@ -83,6 +85,7 @@ class ConformalEvaluator(DetectorWrapper):
     known_rows_: KnownRows
     fit_metadata_: list[str]
     fitted_on_sparse_: bool
+    columns_: FittedColumns | None
 
     can_rethreshold = has_p_values = True
     guarantees = False
@@ -114,6 +117,21 @@ class ConformalEvaluator(DetectorWrapper):
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels, accepted or not."""
         return self.decide(X).labels.copy()
+
+    def in_words(self, n_classes: int) -> InWords:
+        """Return how it judges the detector's answers, and which ones its thresholds reject."""
+        search = resolve_search(self.search, n_classes)
+        judges = f"judges the answers of {detector_in_words(self.estimator)} by {self._judges_by()}"
+        return InWords(judges, search.in_words, search.under_drift, search.promised_error)
+
+    def _judges_by(self) -> str:
+        """Return what the answers are judged by, as the end of a sentence."""
+        return self._measure_in_words()
+
+    def _measure_in_words(self) -> str:
+        if isinstance(self.measure, str) and self.measure != "auto":
+            return f"the measure {self.measure}"
+        return resolve_measure(self.measure, self.estimator).in_words
 
     def predict_p(self, X: Any) -> FloatArray:
         """Return (n, classes) p-values; a cross-conformal evaluator returns the means over its folds."""
@@ -247,7 +265,7 @@ class ConformalEvaluator(DetectorWrapper):
         X = canonical_rows(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         X, y = indexable(X, labels_to_fit(y))
-        self.fitted_on_sparse_ = sp.issparse(X)
+        self.fitted_on_sparse_, self.columns_ = sp.issparse(X), FittedColumns.of(X)
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)

@@ -13,8 +13,20 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray
 from transcendent._utils.checks import check_shares
 from transcendent._utils.estimators import copy_input_tags
-from transcendent.decisions import Decisions, Fitted, Learner, Rejector, check_budget, declared
+from transcendent._utils.text import as_percent
+from transcendent.decisions import (
+    Budget,
+    Decisions,
+    Fitted,
+    InWords,
+    Learner,
+    Rejector,
+    check_budget,
+    declared,
+    is_rejector,
+)
 from transcendent.evaluators.base import copy_fitted_attributes
+from transcendent.evaluators.training import LabelledRows
 from transcendent.thresholds.base import refuse_guaranteed_search
 
 _GOLDEN = (5**0.5 - 1) / 2
@@ -34,11 +46,14 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
     """A wrapper that keeps a rejector's labels and p-values, and rejects by a budget."""
 
     rejector: Any
+    rate: Any
+    window: Any = None
 
     depends_on_others = True
     judges_scores = _of_rejector("judges_scores")
     takes_times = _of_rejector("takes_times")
     can_learn = _of_rejector("can_learn")
+    can_be_monitored = _of_rejector("can_be_monitored")
     has_p_values = _of_rejector("has_p_values")
     has_votes = _of_rejector("has_votes")
     tells_doubt = _of_rejector("tells_doubt")
@@ -51,6 +66,11 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
         """The rejector's components and training rows."""
         return _inside(self).fitted
 
+    @property
+    def budget(self) -> Budget | None:  # type: ignore[override]
+        """The fitted rejector, the share and the window."""
+        return Budget(self.rejector_, self.rate, self.window) if hasattr(self, "rejector_") else None
+
     def what_learns(self, wanted: Learner) -> Any:
         """Return what learns from new labels, as the rejector declares."""
         return _inside(self).what_learns(wanted)
@@ -58,23 +78,58 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the rejector; ``params`` go to its ``fit``."""
         self._check_budget()
+        if not is_rejector(self.rejector):
+            raise TypeError(f"{self.rejector!r} is not a rejector, an instance with predict and decide.")
         refuse_guaranteed_search(getattr(self.rejector, "search", None), self)
-        self.rejector_ = clone(self.rejector).fit(X, y, **params)
+        self.rejector_ = clone(self.rejector, safe=False).fit(X, y, **params)
         copy_fitted_attributes(self.rejector_, self)
         self._start()
         return self
 
     @available_if(lambda budget: budget.can_learn)  # type: ignore[untyped-decorator]
-    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
-        """Let the rejector learn from new labels; this starts a new stream."""
+    def learn(
+        self, X: Any, y: Any, *, what: Learner = "judge", fitted: LabelledRows | None = None, **params: Any
+    ) -> Self:
+        """Let the rejector learn from new labels, as its ``learn`` does; this starts a new stream."""
         check_is_fitted(self)
-        self.rejector_.learn(X, y, what=what, **params)
+        given = params if fitted is None else {"fitted": fitted, **params}
+        self.rejector_.learn(X, y, what=what, **given)
         copy_fitted_attributes(self.rejector_, self)
         self._start()
         return self
 
     def _start(self) -> None:
         """Reset the state of a stream."""
+
+    @property
+    def without_budget(self) -> Any:
+        """The wrapped rejector, without a budget of its own."""
+        inner = getattr(self, "rejector_", self.rejector)
+        return inner.without_budget if isinstance(inner, Rejector) else inner
+
+    def decide(self, X: Any) -> Decisions:
+        """Label the objects, and reject those the budget allows."""
+        check_is_fitted(self)
+        return self.within_budget(self.rejector_.decide(X))
+
+    @abstractmethod
+    def within_budget(self, decisions: Decisions) -> Decisions:
+        """Return the rejector's decisions with those rejected that the budget allows."""
+
+    def in_words(self, n_classes: int) -> InWords:
+        """Return how the rejector judges, and the budget."""
+        inner = _inside(self).in_words(n_classes)
+        judges = f"ranks objects as {type(self.rejector).__name__} does" if inner is None else inner.judges
+        return InWords(
+            judges,
+            self._budget_in_words(),
+            "The budget fixes how many are rejected, not how many errors pass: under drift the share "
+            "to look at stays the same, and the error of the kept may grow.",
+        )
+
+    @abstractmethod
+    def _budget_in_words(self) -> str:
+        """Return what is rejected."""
 
     def predict(self, X: Any) -> AnyArray:
         """Return the detector's labels."""
@@ -127,11 +182,13 @@ class RejectionBudget(_Budget):
         self.rate = rate
         self.count = count
 
-    def decide(self, X: Any) -> Decisions:
-        """Label the objects of a period, and reject as many of them as the budget allows."""
-        check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X)
+    def within_budget(self, decisions: Decisions) -> Decisions:
+        """Return decisions about the objects of a period with as many rejected as the budget allows."""
         return decisions.within_budget(self.rate, count=self.count)
+
+    def _budget_in_words(self) -> str:
+        many = f"{self.count:,} objects" if self.rate is None else as_percent(self.rate)
+        return f"of each period the {many} that it trusts least"
 
     def _check_budget(self) -> None:
         check_budget(self.rate, self.count)
@@ -195,10 +252,8 @@ class StreamingBudget(_Budget):
     def _start(self) -> None:
         self.decided_, self.rejected_, self.recent_ = 0, 0, np.empty((0, 2))
 
-    def decide(self, X: Any) -> Decisions:
-        """Label the next objects of the stream, in order, and reject those the budget allows."""
-        check_is_fitted(self)
-        decisions: Decisions = self.rejector_.decide(X)
+    def within_budget(self, decisions: Decisions) -> Decisions:
+        """Return decisions about the next objects, in order, with those rejected that the budget allows."""
         new = np.column_stack([decisions.ranking, decisions.second_ranking])
         trust = np.concatenate([self.recent_, new])
         rejected = self._rejected(trust, len(new))
@@ -216,6 +271,12 @@ class StreamingBudget(_Budget):
                 f"one object it must be an integer of at least {least}."
             )
 
+    def _budget_in_words(self) -> str:
+        return (
+            f"{as_percent(self.rate)} of the objects as they come: those that it trusts least among the last "
+            f"{self.window:,}"
+        )
+
     def _rejected(self, trust: FloatArray, n_new: int) -> BoolArray:
         """Return which of the last ``n_new`` objects are rejected, given the trust in all objects."""
         ranks = np.unique(trust, axis=0, return_inverse=True)[1].reshape(-1)
@@ -225,18 +286,20 @@ class StreamingBudget(_Budget):
             end = n_old + i
             before, own, decided = ranks[max(0, end - self.window + 1) : end], ranks[end], self.decided_ + i
             lower, tied = np.count_nonzero(before < own), np.count_nonzero(before == own)
-            share = self._share(decided, total)
+            share = share_to_reject(self.rate, self.window, decided, total)
             # Multiples of the golden ratio modulo 1 spread evenly: among ties, exactly the share is rejected.
             turn = (decided + 1) * _GOLDEN % 1
             rejected[i] = lower + turn * (tied + 1) < share * (len(before) + 1)
             total += int(rejected[i])
         return rejected
 
-    def _share(self, decided: int, rejected: int) -> float:
-        """Return the share to reject: 0 once a window's budget is overspent, 1 once one is unspent.
 
-        In between, the odds of ``rate`` are multiplied by (1 + saved) / (1 - saved).
-        """
-        saved = (self.rate * decided - rejected) / (self.window * min(self.rate, 1 - self.rate))
-        reject, keep = self.rate * (1 + saved), (1 - self.rate) * (1 - saved)
-        return reject / (reject + keep)
+def share_to_reject(rate: float, window: int, decided: int, rejected: int) -> float:
+    """Return the share to reject next: 0 once a window's budget is overspent, 1 once one is unspent.
+
+    In between, the odds of ``rate`` are multiplied by (1 + saved) / (1 - saved).
+    """
+    saved = (rate * decided - rejected) / (window * min(rate, 1 - rate))
+    saved = min(max(saved, -1.0), 1.0)
+    reject, keep = rate * (1 + saved), (1 - rate) * (1 - saved)
+    return reject / (reject + keep)

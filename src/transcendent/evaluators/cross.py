@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from transcendent._utils import parallel
 from transcendent._utils.arrays import AnyArray, FloatArray
 from transcendent._utils.cells import locate_bad_value
-from transcendent.decisions import DOUBTS, Decisions, p_values_of
+from transcendent.decisions import DOUBTS, Decisions, InWords, p_values_of
 from transcendent.evaluators.learning import LearningEvaluator
 from transcendent.evaluators.splits import check_every_fold_can_calibrate, folds
 from transcendent.evaluators.training import Training
@@ -108,6 +108,18 @@ class CrossConformalEvaluator(LearningEvaluator):
             verbose=self.verbose,
         )
         return self._finish_fit(training, fitted)
+
+    def in_words(self, n_classes: int) -> InWords:
+        """Return how it judges the detector's answers, and which ones the vote rejects."""
+        of_each = super().in_words(n_classes)
+        return of_each._replace(rejects=f"what too few of them accept; each rejects {of_each.rejects}")
+
+    def _judges_by(self) -> str:
+        folds = self.cv if isinstance(self.cv, int) else "several"
+        return (
+            f"a vote of {folds} inductive conformal evaluators with {self._measure_in_words()} (a "
+            "cross-conformal evaluator)"
+        )
 
     @property
     def _new_class_stride(self) -> int:

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 from transcendent._utils.cells import locate_bad_value
 from transcendent._utils.checks import check_shares
+from transcendent._utils.text import as_percent
 from transcendent.evaluators.one_detector import OneDetectorEvaluator
 from transcendent.evaluators.splits import chronological_split, stratified_split
 from transcendent.judging.calibration import CalibrationLabel
@@ -131,6 +132,12 @@ class InductiveEvaluator(OneDetectorEvaluator):
         with self._fitting():
             fold = training.fit_fold(train, calibration)
         return self._finish_fit(training, [fold])
+
+    def _judges_by(self) -> str:
+        return (
+            f"{self._measure_in_words()}, compared with {as_percent(self.calibration_size)} of the training "
+            "objects, held out for that (an inductive conformal evaluator)"
+        )
 
     @property
     def _new_class_stride(self) -> int:

@@ -9,14 +9,14 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import AnyArray, abbreviate, warn_of_other_order
+from transcendent._utils.arrays import AnyArray, abbreviate, stack_rows, warn_of_other_order
 from transcendent._utils.cells import locate_bad_value
 from transcendent._utils.checks import check_choices
 from transcendent.decisions import Learner
 from transcendent.errors import CopiesWarning
 from transcendent.evaluators.base import ConformalEvaluator
 from transcendent.evaluators.known import Roles
-from transcendent.evaluators.training import Fold, Training, cast_labels
+from transcendent.evaluators.training import Fold, LabelledRows, Training, cast_labels
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import needs_rows
@@ -31,7 +31,9 @@ class LearningEvaluator(ConformalEvaluator, ABC):
     """Whether the detector and the models of the measure can learn without each other."""
 
     @locate_bad_value
-    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
+    def learn(
+        self, X: Any, y: Any, *, what: Learner = "judge", fitted: LabelledRows | None = None, **params: Any
+    ) -> Self:
         """Learn from new labels; the calibration rows stay the same.
 
         New rows only train. Objects that were chosen for labelling do not represent the stream, so
@@ -44,18 +46,22 @@ class LearningEvaluator(ConformalEvaluator, ABC):
         Parameters
         ----------
         X : array, sparse matrix or frame of shape (n, features)
-            Every row given to ``fit`` and every row labelled since. A new row that equals a calibration row
-            of a detector does not train it; ``n_left_out_`` is the number of such rows.
+            Every row given to ``fit`` and every row labelled since; only the latter if ``fitted`` is given.
+            A new row that equals a calibration row of a detector does not train it; ``n_left_out_`` is the
+            number of such rows.
         y : array of shape (n,)
             Their labels. If there is a new class, the detector must learn too. Some rows of a new class
             calibrate, and continue to do so in later calls.
         what : {"judge", "detector", "both"}
             What is refitted on old and new rows. ``"judge"``: the models of the measure, such as second
             opinions. ``"detector"``: the detector, and those models only if a pipeline transforms rows.
+        fitted : pair (X, y) or None
+            The rows given to ``fit`` and their labels, in any order, if they are not among ``X`` and ``y``.
         **params : dict
-            Passed to the detector's ``fit`` through metadata routing, as for ``fit``.
+            Passed to the detector's ``fit`` through metadata routing, as for ``fit``, for all rows: those of
+            ``fitted`` first.
         """
-        learning, training, roles = self._start_learning(X, y, what, params)
+        learning, training, roles = self._start_learning(X, y, what, params, fitted)
         n = len(self.detectors_)
         folds = parallel.run(
             Training.fit_fold,
@@ -69,15 +75,20 @@ class LearningEvaluator(ConformalEvaluator, ABC):
         return self._finish_learning(learning, training, folds)
 
     def _start_learning(
-        self, X: Any, y: Any, what: Learner, params: dict[str, Any]
+        self, X: Any, y: Any, what: Learner, params: dict[str, Any], fitted: LabelledRows | None
     ) -> tuple[Self, Training, Roles]:
         """Return a copy of the evaluator that will learn, its training, and the roles of the rows."""
         warn_of_other_order(X, y, stacklevel=5)
-        X, metadata = self._check_rows(X), self.fit_metadata_
+        X, y, metadata = self._check_rows(X), cast_labels(y, self.classes_), self.fit_metadata_
+        if fitted is not None:
+            old, labels = fitted
+            warn_of_other_order(old, labels, stacklevel=5)
+            X = stack_rows(self._check_rows(old), X)
+            y = np.concatenate([cast_labels(labels, self.classes_), y])
         if what != "judge" and sorted(params) != metadata:
             raise ValueError(f"fit was given metadata {metadata}: pass the same to learn, for all rows.")
         learning = copy(self)
-        training = learning._start_fit(X, cast_labels(y, self.classes_), params)
+        training = learning._start_fit(X, y, params)
         learning.fit_metadata_ = metadata  # of the detector, which may stay as it is
         self._check_can_learn(what)
         self._check_classes(training.classes, what)

@@ -13,6 +13,8 @@ from transcendent.measures.detector import CodedAnswers, Detector
 
 Fold = tuple[Detector, CodedAnswers, IntArray]
 """A fitted detector, its answers about its calibration rows, and the positions of these rows."""
+LabelledRows = tuple[Any, Any]
+"""Rows and their labels, as ``fit`` takes them."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from transcendent.decisions import Learner
 from transcendent.errors import CalibrationError, NoShortcutError
 from transcendent.evaluators.one_detector import OneDetectorEvaluator
 from transcendent.evaluators.splits import Split, check_class_sizes, folds
-from transcendent.evaluators.training import Fold, Training
+from transcendent.evaluators.training import Fold, LabelledRows, Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
@@ -96,6 +96,13 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    def _judges_by(self) -> str:
+        kind = "a transductive" if self.cv == "loo" else "an approximately transductive"
+        return (
+            f"{self._measure_in_words()}, compared with all training objects, each scored by a detector "
+            f"fitted without it ({kind} conformal evaluator)"
+        )
+
     @locate_bad_value
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit on all rows and score each row left out; ``params`` are routed to the detector's ``fit``."""
@@ -103,14 +110,16 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         return self._finish_fit(training, [self._leave_out(training, np.arange(len(training.y)))])
 
     @locate_bad_value
-    def learn(self, X: Any, y: Any, *, what: Learner = "judge", **params: Any) -> Self:
+    def learn(
+        self, X: Any, y: Any, *, what: Learner = "judge", fitted: LabelledRows | None = None, **params: Any
+    ) -> Self:
         """Learn from new labels, as an `InductiveEvaluator` does, but always with ``what="both"``.
 
         The detectors fitted without single rows are not kept, so the measure cannot learn alone.
         """
         if what != "both":
             raise ValueError("a TransductiveEvaluator keeps no detectors of left-out rows: pass what='both'.")
-        learning, labelled, roles = self._start_learning(X, y, what, params)
+        learning, labelled, roles = self._start_learning(X, y, what, params, fitted)
         training = labelled.take(np.concatenate([*roles.calibration, *roles.train]))
         fold = learning._leave_out(training, np.arange(len(roles.calibration[0])))
         return self._finish_learning(learning, training, [fold])

@@ -10,20 +10,31 @@ from typing import Any
 import transcendent
 from transcendent import baselines
 from transcendent._utils.text import suggestion
+from transcendent.experiments.scores import score_table
 from transcendent.experiments.toml import TomlTable
 from transcendent.measures.names import find_measure
 from transcendent.metrics.ratios import resolve_metric
 from transcendent.thresholds.base import parse_constraint
 from transcendent.thresholds.exact import resolve_search
 
-_LIBRARIES = ("sklearn", "lightgbm", "xgboost")
-_OF_REJECTORS = ("type", "detector", "budget")
+LIBRARIES = ("sklearn", "lightgbm", "xgboost")
+_KINDS: dict[Any, tuple[type, ...]] = {
+    int: (int,),
+    int | None: (int,),
+    float: (int, float),
+    float | None: (int, float),
+    bool: (bool,),
+    str: (str,),
+}
+_OF_REJECTORS = ("type", "detector", "budget", "window")
 _SEARCHES = ("ExactSearch", "GuaranteedSearch", "RandomSearch", "GridSearch", "QuartileSearch")
 
 
 def build_rejectors(toml: TomlTable) -> dict[str, Any]:
     """Return the rejectors under ``[rejectors]``, by name; without that table, an inductive evaluator."""
     table = toml.table("rejectors")
+    if not table.values and score_table(toml) is not None:
+        return {"ICE": transcendent.ScoreEvaluator()}
     if not table.values:
         return {"ICE": transcendent.InductiveEvaluator(build_detector(toml))}
     return {name: _build_rejector(name, table.table(name), toml) for name in table.values}
@@ -87,6 +98,9 @@ def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
         "CP-Reject": (baselines.CPReject, {}),
         "DroidEvolver": (baselines.DroidEvolver, {}),
     }
+    if scores := score_table(toml):
+        _check_type_for_scores(table, kind)
+        kinds = {"ICE": (transcendent.ScoreEvaluator, {})}
     if kind not in kinds:
         key = ["type"] if "type" in table.values else []
         raise table.error(f"there is no type {kind!r} of rejector{suggestion(kind, kinds)}", *key)
@@ -100,10 +114,14 @@ def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
         given["search"] = _build_search(table)
     if "judge" in given:
         given["judge"] = _build_class(table.table("judge"))
-    if kind != "DroidEvolver":
+    if kind != "DroidEvolver" and not scores:
         given["estimator"] = build_detector(table if "detector" in table.values else toml)
     budget = _read_budget(table)
     rejector = _call(make, given, table, _OF_REJECTORS)
+    if (window := table.get("window", int)) is not None:  # a share of a stream instead of each batch
+        if budget is None or "rate" not in budget:
+            raise table.error("window is for a budget that is a share, such as budget = 0.15.", "window")
+        return transcendent.StreamingBudget(rejector, window=window, **budget)
     return rejector if budget is None else transcendent.RejectionBudget(rejector, **budget)
 
 
@@ -118,6 +136,18 @@ def _read_budget(table: TomlTable) -> dict[str, Any] | None:
         said = "budget must be a share between 0 and 1 (5% is 0.05), or a whole number of objects."
         raise table.error(said, "budget")
     return None
+
+
+def _check_type_for_scores(table: TomlTable, kind: str) -> None:
+    """Raise if a rejector of scores would need the detector or its features."""
+    key = next((key for key in ("measure", "judge", "detector") if key in table.values), "type")
+    if key == "type" and kind == "ICE":
+        return
+    raise table.error(
+        f"{kind if key == 'type' else key} needs features, but [detector] names scores only: they are the "
+        'measure of type = "ICE".',
+        key,
+    )
 
 
 def _build_measure(table: TomlTable, value: Any, key: str) -> Any:
@@ -170,17 +200,18 @@ def _build_class(table: TomlTable) -> Any:
     path = table.get("class", str, needed='for example class = "sklearn.svm.LinearSVC"')
     library, _, _ = path.partition(".")
     module, _, name = path.rpartition(".")
-    if library not in _LIBRARIES or not module:
+    if library not in LIBRARIES or not module:
         raise table.error(
-            f"class = {path!r} must be the full name of a class of {', '.join(_LIBRARIES)}, such as "
+            f"class = {path!r} must be the full name of a class of {', '.join(LIBRARIES)}, such as "
             "sklearn.svm.LinearSVC.",
             "class",
         )
     try:
         make = getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:  # of this library, or of another one that the class needs
         package = "scikit-learn" if library == "sklearn" else library
-        raise table.error(f"{error}; to install it: pip install {package}", "class") from None
+        hint = f"; to install it: pip install {package}" if isinstance(error, ModuleNotFoundError) else ""
+        raise table.error(f"{path} cannot be imported: {error}{hint}", "class") from None
     except AttributeError:
         known = [one for one in dir(import_module(module)) if one[0].isupper()]
         raise table.error(f"{module} has no {name}{suggestion(name, known)}", "class") from None
@@ -190,9 +221,22 @@ def _build_class(table: TomlTable) -> Any:
 
 
 def _value(table: TomlTable, key: str) -> Any:
-    """Return a parameter; a table with a class in it becomes an estimator."""
-    value = table.values[key]
-    return _build_class(table.table(key)) if isinstance(value, dict) and "class" in value else value
+    """Return a parameter; tables with a class become estimators, alone or in a list, with names or without.
+
+    ``[["svm", { class = ... }]]`` is a list of named estimators, such as a voting classifier needs.
+    """
+    inner = replace(table, keys=(*table.keys, key))
+
+    def built(value: Any) -> Any:
+        if isinstance(value, dict) and "class" in value:
+            return _build_class(replace(inner, values=value))
+        if isinstance(value, list):
+            made = [built(one) for one in value]
+            named = len(value) > 1 and isinstance(value[0], str) and isinstance(value[1], dict)
+            return tuple(made) if named else made
+        return value
+
+    return built(table.values[key])
 
 
 def _element(table: TomlTable, key: str, i: int) -> TomlTable:
@@ -209,6 +253,8 @@ def _call(make: Any, given: dict[str, Any], table: TomlTable, known: Collection[
         if key not in parameters and not takes_any:
             words = [*known, *(name for name in parameters if name != "estimator")]
             raise table.error(f"{make.__name__} has no parameter {key!r}{suggestion(key, words)}", key)
+        if key in table.values and key in parameters and parameters[key].annotation in _KINDS:
+            table.get(key, _KINDS[parameters[key].annotation])  # fit would raise, without the line
         if isinstance(value, list) and key in parameters and isinstance(parameters[key].default, tuple):
             given = given | {key: tuple(value)}  # TOML has no tuples
     try:

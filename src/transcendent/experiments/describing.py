@@ -22,8 +22,9 @@ def describe_file(path: Path, columns: Columns, *, train: str | None, period: st
         raise ArgumentError("period", f"there is no period {period!r}{suggestion(period, PERIODS)}")
     cut = PERIODS[period]
     objects = read_objects(path, columns)
+    objects = objects if cut is None else objects.with_iso_dates()
     problems = find_problems(objects, columns, Takes(), dates=cut is not None)
-    known, found = describe(objects, problems, cut)
+    known, found = describe(objects, problems, objects.left_out(cut is not None), cut)
     if not len(known) or train is None:
         return found
     known.labelled("pass the names of their columns as label and time.")
@@ -33,9 +34,12 @@ def describe_file(path: Path, columns: Columns, *, train: str | None, period: st
 
 
 def describe(
-    objects: Objects, problems: list[Obstacle], period: Calendar | None
+    objects: Objects, problems: list[Obstacle], left_out: dict[str, int], period: Calendar | None
 ) -> tuple[Objects, dict[str, Any]]:
-    """Return the objects that have a label and a time, and the counts of objects, classes and periods."""
+    """Return the objects that have a label and a time, and the counts of objects, classes and periods.
+
+    ``left_out`` are the numbers of the others, by cause.
+    """
     check_dates(objects, period)
     known = objects.complete(period is not None)
     shape: tuple[int, ...] = getattr(objects.X, "shape", ())
@@ -50,8 +54,8 @@ def describe(
         found["classes"] = [
             {"class": c, "objects": n} for c, n in zip(labels.tolist(), counts.tolist(), strict=True)
         ]
-    if len(known) < len(objects):
-        found["left_out"] = len(objects) - len(known)
+    if left_out:
+        found |= {"left_out": sum(left_out.values()), "left_out_by_cause": left_out}
     if known.times is not None and len(known):
         periods = cut_periods(known.times, period)
         found["seen"] = known.period()

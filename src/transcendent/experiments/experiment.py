@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -17,23 +18,25 @@ from transcendent._utils.estimators import seeded
 from transcendent._utils.text import suggestion
 from transcendent.artifacts import save
 from transcendent.decisions import Learner, declared
-from transcendent.errors import ArgumentError
-from transcendent.evaluators.training import cast_labels
-from transcendent.experiments.building import build_rejectors
+from transcendent.errors import ArgumentError, TranscendentError
+from transcendent.experiments.building import LIBRARIES, build_rejectors
 from transcendent.experiments.data import Surveyed, notes_on, survey
 from transcendent.experiments.describing import describe
 from transcendent.experiments.later import in_order_of_columns, labelled_later
 from transcendent.experiments.schedule import Schedule, training_end
-from transcendent.experiments.survey import check_dates, columns_of_text, find_problems, listed
+from transcendent.experiments.scores import check_training, notes_on_scores, score_table
+from transcendent.experiments.survey import check_dates, find_problems, in_words, listed
 from transcendent.experiments.toml import TomlTable
+from transcendent.tables.bad_rows import first_line
 from transcendent.tables.frames import Columns
-from transcendent.tables.objects import Objects, have, stacked
+from transcendent.tables.objects import Objects
 from transcendent.temporal import backtest, find_biases, time_split
 from transcendent.temporal.periods import in_order_of_time, training_rows
 from transcendent.temporal.result import Backtest
 
-_TOP = ("data", "split", "detector", "rejectors", "retrain", "monitor", "seed")
+_TOP = ("title", "data", "split", "detector", "rejectors", "retrain", "monitor", "seed")
 _TRAIN = 'objects seen before this time train, the others test: train = "2024-01"'
+_LARGEST_SEED = 2**32 - 1
 _TIMES = 'for example time = "first_seen" under [data]'
 
 
@@ -61,13 +64,19 @@ def read(path: Any) -> "Experiment":
     >>> result.periods
     ('2020-03', '2020-04', '2020-05', '2020-06')
     """
-    toml = TomlTable.read(Path(path))
+    return interpret(TomlTable.read(Path(path)))
+
+
+def interpret(toml: TomlTable) -> "Experiment":
+    """Return the experiment that a TOML file describes."""
     toml.check(_TOP)
     monitor = toml.get("monitor", (int, float))
     if monitor is not None and not monitor > 1:
         raise toml.error("monitor must be the threshold of its alarm, more than 1.", "monitor")
+    if not 0 <= (seed := toml.get("seed", int, 0)) <= _LARGEST_SEED:
+        raise toml.error(f"seed must be from 0 to {_LARGEST_SEED}.", "seed")
     schedule = Schedule.read(toml.table("split"), toml.table("retrain"), monitor)
-    return Experiment(toml, schedule, build_rejectors(toml), toml.get("seed", int, 0))
+    return Experiment(toml, schedule, build_rejectors(toml), seed)
 
 
 class FittedRejector(NamedTuple):
@@ -88,6 +97,14 @@ class FittedRejector(NamedTuple):
         """Save the rejector as an artifact, and return the digest; see `transcendent.save`."""
         period = self.rows.period()
         return save(self.rejector, path, training_period=period, notes=self.notes, signing_key=signing_key)
+
+
+class LearntRejector(NamedTuple):
+    """A rejector that has learnt, the number of labels it learnt from, and of those left out, by cause."""
+
+    rejector: Any
+    n_learnt: int
+    left_out: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -126,50 +143,61 @@ class Experiment:
         if rows.y is None:
             raise self.data.error('the rows have no labels: name their column, label = "...".')
         self._check_labels(rows.y)
+        if self._surveyed.scores is not None:
+            check_training(self.toml.table("detector"), self._surveyed.scores, rows.y)
         given = {}
         if self.schedule.chronological:
             times = np.asarray(rows.labelled(_TIMES).times)
             given["times"] = times if self.schedule.period else in_order_of_time(times)
-        with locating_bad_value(self.objects.X), self._naming_columns():
+        locating = locating_bad_value(self.objects.X, self.objects.lines)
+        with self._naming_detector(), locating, self._naming_columns():
             fitted = seeded(self.rejectors[name], self.seed).fit(rows.X, rows.y, **given)
-        notes = notes_on(self.data, columns_of_text(self.objects.X))
+        notes = notes_on(self.data) | notes_on_scores(self._surveyed.scores)
+        if (end := self.schedule.train if train is None else train) is not None:
+            notes["train"] = [str(time) for time in end] if isinstance(end, tuple) else str(end)
         return FittedRejector(name, fitted, rows, notes, *self._left_out(len(rows)))
 
     def learn(
-        self, rejector: Any, labelled: Any, *, what: Learner = "judge", train: str | None = None
-    ) -> tuple[Any, int]:
-        """Let a rejector learn from later labels; return it, and the number of labels.
+        self, rejector: Any, labels: Any, *, what: Learner = "judge", train: Any = None
+    ) -> LearntRejector:
+        """Let a rejector learn from labels that came after its fit.
 
         Parameters
         ----------
         rejector : fitted rejector
             A rejector that this experiment has fitted.
-        labelled : path
-            A file with every object labelled since the fit, in the columns of the experiment.
+        labels : path
+            A file with every object labelled since the fit: a table with the columns of the experiment, or
+            an export of the gate. Objects without a class of the fit, and rows of the fit, are left out.
         what : {"judge", "detector", "both"}
             What learns.
-        train : str or None
-            As for `fit`.
+        train : str, pair of str or None
+            As for `fit`; an artifact has it among its notes.
         """
         declares = declared(rejector)
+        if declares.judges_scores:
+            raise ValueError(
+                "scores alone leave nothing to learn: there are no models, only calibration objects. Add "
+                "later labels, of objects drawn at random, to the table, and fit with a later train."
+            )
         if not declares.can_learn:
             raise ValueError(f"a {type(rejector).__name__} cannot learn; fit it again with all rows.")
         if what not in get_args(Learner):
             raise ArgumentError("what", f"must be one of {', '.join(get_args(Learner))}, not {what!r}.")
-        if Path(labelled).resolve() in [path.resolve() for path in self.files]:
-            raise ArgumentError("labelled", f"{labelled} holds the rows of the fit, not later labels.")
+        if Path(labels).resolve() in [path.resolve() for path in self.files]:
+            raise ArgumentError("labels", f"{labels} holds the rows of the fit, not later labels.")
         old = in_order_of_columns(self._training_rows(train), declares.fitted.feature_names)
         if (fitted_on := declares.fitted.n_rows) is not None and len(old) != fitted_on:
-            raise ArgumentError(
-                "train",
-                f"the rejector was fitted on {fitted_on:,} rows, but there are {len(old):,}: use the same "
-                "files, and the same end of training as for fit.",
+            raise ValueError(
+                f"the rejector was fitted on {fitted_on:,} rows, but {self.toml.path} has {len(old):,}: use "
+                "the same files, and the same end of training, as for fit."
             )
-        new = labelled_later(Path(labelled), self._surveyed.columns, old)
-        known = np.asarray(old.y)
-        y = np.concatenate([known, cast_labels(new.y, np.unique(known))])
-        with locating_bad_value(new.X):
-            return rejector.learn(stacked(old.X, new.X), y, what=what), len(new)
+        new, left_out = labelled_later(Path(labels), self._surveyed.columns, old)
+        with locating_bad_value(new.X, new.lines):
+            learnt = rejector.learn(new.X, new.y, what=what, fitted=(old.X, old.y))
+        if copies := declared(learnt).fitted.n_left_out:
+            left_out = left_out | {"equals a calibration object, but for the label": copies}
+        return LearntRejector(learnt, len(new) - copies, left_out)
 
     def backtest(self, folder: Any = None, *, n_jobs: int | None = None, fresh: bool = False) -> Backtest:
         """Fit every rejector on the training window, and decide the later objects; see `backtest`.
@@ -188,7 +216,9 @@ class Experiment:
         objects = self._dated_objects()
         labels = objects.with_labels().y
         self._check_labels(labels)
-        with self._naming_columns():
+        if self._surveyed.scores is not None:
+            check_training(self.toml.table("detector"), self._surveyed.scores, self._training_rows(None).y)
+        with self._naming_detector(), self._naming_columns(), schedule.naming_train():
             return backtest(
                 self.rejectors,
                 objects.X,
@@ -205,19 +235,30 @@ class Experiment:
                 unlabelled="drop",  # rows that must not be dropped have raised an error before
                 folder=folder,
                 fresh=fresh,
+                title=self.title,
                 random_state=self.seed,
                 n_jobs=n_jobs,
             )
 
     def check(self) -> dict[str, Any]:
         """Describe the objects, the problems that prevent a fit, and the biases of the split."""
-        known, found = describe(self._surveyed.objects, self._surveyed.problems, self.schedule.period)
+        objects, _, _, problems, left_out, _ = self._surveyed
+        known, found = describe(objects, problems, left_out, self.schedule.period)
         if not len(known) or self.schedule.train is None:
             return found
-        split = time_split(known.times, train=self.schedule.train, period=self.schedule.period)
+        with self.schedule.naming_train():
+            split = time_split(known.times, train=self.schedule.train, period=self.schedule.period)
         label, ratio = self.schedule.pos_label(known.y), self.schedule.class_ratio(known.y)
         biases = find_biases(known.X, known.y, split, pos_label=label, class_ratio=ratio)
+        if outside := len(known) - len(split.train) - len(split.test):
+            causes = left_out | {"before the training window": outside}
+            found |= {"left_out": sum(causes.values()), "left_out_by_cause": causes}
         return found | {"training": len(split.train), "test": len(split.test), "biases": biases}
+
+    @property
+    def title(self) -> str:
+        """The title of reports: ``title``, or else the name of the file."""
+        return str(self.toml.get("title", str, self.toml.path.stem))
 
     @property
     def data(self) -> TomlTable:
@@ -237,8 +278,9 @@ class Experiment:
         if self._surveyed.problems:
             raise ValueError(f"{found.name} cannot be fitted as it is:\n{listed(self._surveyed.problems)}")
         if found.y is not None and len(rows := missing_rows(found.y)):
+            causes = in_words(self._surveyed.left_out)
             warnings.warn(
-                f"{found.name}: {have('no label or no time', rows, len(found))}; left out.", stacklevel=2
+                f"{found.name}: left out {len(rows):,} of {len(found):,} rows: {causes}.", stacklevel=2
             )
         return found
 
@@ -247,20 +289,26 @@ class Experiment:
         given = [rejector.get_params() for rejector in self.rejectors.values()]
         detectors = [params.get("estimator", params.get("rejector__estimator")) for params in given]
         needed = ["label"] if self.schedule.train is None else ["label", "time"]
-        return survey(self.data, detectors, needed, dates=self.schedule.period is not None)
+        dates = self.schedule.period is not None
+        return survey(self.data, detectors, needed, dates=dates, scores=score_table(self.toml))
 
     def _dated_objects(self) -> Objects:
         """Return all objects; raise if they have no times, or no dates where the calendar needs them."""
         check_dates(self.objects, self.schedule.period)
         return self.objects.labelled(_TIMES)
 
-    def _training_rows(self, train: str | None) -> Objects:
+    def _training_rows(self, train: Any) -> Objects:
         """Return the labelled training rows."""
         schedule = self.schedule
         if train is None and schedule.train is None:
             return self.objects.with_labels()
         objects = self._dated_objects().with_labels()
-        window = schedule.train if train is None else training_end(train, objects.times, schedule.period)
+        if train is None:
+            with schedule.naming_train():
+                return objects.take(training_rows(objects.times, schedule.train, schedule.period))
+        ends = [train] if isinstance(train, str) else train
+        found = tuple(training_end(str(end), objects.times, schedule.period) for end in ends)
+        window = found if len(found) == 2 else found[0]
         return objects.take(training_rows(objects.times, window, schedule.period))
 
     def _left_out(self, n_taken: int) -> tuple[int, str | None]:
@@ -285,6 +333,21 @@ class Experiment:
             if problems := find_problems(self.objects, Columns(), takes, dates=False):
                 raise ValueError(f"{error}\n{self.objects.name}:\n{listed(problems)}") from error
             raise
+
+    @contextmanager
+    def _naming_detector(self) -> Iterator[None]:
+        """Raise what a booster says of its parameters, and bugs of detectors, as errors at ``[detector]``."""
+        try:
+            yield
+        except TranscendentError:
+            raise
+        except Exception as error:
+            *_, (innermost, _) = walk_tb(error.__traceback__)
+            library = str(innermost.f_globals.get("__name__")).partition(".")[0]
+            if library not in LIBRARIES or (library == "sklearn" and isinstance(error, ValueError)):
+                raise
+            said = f"a detector cannot be fitted, perhaps for a parameter: {first_line(error)}"
+            raise self.toml.table("detector").error(said, "class") from error
 
     def _choose(self, name: str | None) -> str:
         names = list(self.rejectors)

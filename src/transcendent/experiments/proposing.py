@@ -1,29 +1,31 @@
 """An experiment proposed from a table: the role of columns, what to drop, and a first detector."""
 
-import json
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from transcendent._utils.arrays import missing_rows
-from transcendent._utils.dates import is_date
 from transcendent._utils.text import some
 from transcendent.errors import ArgumentError
-from transcendent.experiments.survey import columns_of_text, is_name, text_among_numbers
+from transcendent.experiments.looks import LABELS as _LABELS
+from transcendent.experiments.looks import NAMES as _NAMES
+from transcendent.experiments.looks import TIMES as _TIMES
+from transcendent.experiments.looks import find_missing_labels, has_many_texts, holds_dates, is_name
+from transcendent.experiments.survey import columns_of_text, examples_of, text_among_numbers, ways_to_read
+from transcendent.experiments.toml import literal, one_or_list
 from transcendent.tables.frames import ColumnError, Columns
-from transcendent.tables.objects import Objects, have, without_time
+from transcendent.tables.objects import Objects, without_time
 from transcendent.tables.reading import is_table, read_objects
+from transcendent.tables.times import find_formats
 from transcendent.temporal import cut_periods
 
-_LABELS = ("label", "verdict", "class", "target", "y", "malicious", "malware", "is_malware", "spam")
-_TIMES = ("first_seen", "seen", "time", "timestamp", "datetime", "date", "received", "created")
-_NAMES = ("id", "uid", "sha256", "sha1", "md5", "hash", "name")
-_LOOKED_AT = 1000
 _FEWEST_MONTHS = 4
-_FEW_TEXTS = 50  # for which a column gets one feature per text
+_ID = re.compile(r"(?:^|[_\W])(?i:id)$|[a-z]I[dD]$")  # sample_id, Object ID, fileId
 
 
 class Proposal(NamedTuple):
@@ -63,27 +65,62 @@ def propose(
         if name is not None and name not in frame.columns:
             there = list(map(str, frame.columns))
             raise ArgumentError(argument, str(ColumnError(argument, [name], there, str(file))))
-    time = time or _guess_time(frame.drop(columns=[label, identifier], errors="ignore"))
-    identifier = identifier or _guess_name(frame.drop(columns=[label, time], errors="ignore"))
+    time = time or guess_time(frame.drop(columns=[label, identifier], errors="ignore"))
+    identifier = identifier or guess_name(frame.drop(columns=[label, time], errors="ignore"))
     label = label or _guess_label(frame.drop(columns=[time, identifier], errors="ignore"))
-    objects = read_objects(file, Columns(label, time, identifier))
-    if time is not None and len(rows := without_time(objects.times, True)) > len(objects) / 2:  # type: ignore[arg-type]
-        raise ArgumentError("time", f"in {time!r} {have('no date such as 2024-09-01', rows, len(objects))}.")
+    read, missing, formats = read_as_meant(file, Columns(label, time, identifier))
+    objects = read.with_iso_dates(formats)
+    _check_times(objects, time)
     if objects.y is None or len(missing_rows(objects.y)) == len(objects):
         raise ArgumentError("label", f"no row has a label in {label!r}.")
     where = os.path.relpath(file, file.parent if toml is None else Path(toml).parent)
     guesses = {"label": label, "time": time, "id": identifier}
-    left_out = {name: why for name in columns_of_text(objects.X) if (why := _why(objects.X[name]))}
-    if time is None and (named := _by_name(objects.X, _TIMES)):
-        left_out[named] = "its name suggests a time, but it holds no dates such as 2024-09-01"
-    text = "\n\n".join(_sections(objects, {"file": where, **guesses}, list(left_out))) + "\n"
-    return Proposal(text, guesses, [*_notes(objects, left_out)])
+    left_out = {name: why for name in columns_of_text(objects.X) if (why := _why(objects, name))}
+    if time is None and (named := by_name(objects.X, _TIMES)):
+        ways = "".join(f'; time = "{named}" and {way}' for way in ways_to_read(_cells(objects.X[named])))
+        left_out[named] = f"its name suggests a time, but it holds no dates such as 2024-09-01{ways}"
+    data = {
+        "file": where,
+        **guesses,
+        "time_format": one_or_list(formats),
+        "missing_labels": list(missing),
+    }
+    title = f"title = {literal(file.stem)}  # of the report"
+    text = "\n\n".join([title, *_sections(objects, data, list(left_out))]) + "\n"
+    notes = [*_notes(objects, left_out), *_notes_on_labels(objects, missing)]
+    return Proposal(text, guesses, [*notes, *_notes_on_times(read, objects, formats)])
 
 
-def _why(column: Any) -> str | None:
+def read_as_meant(file: Path, columns: Columns) -> tuple[Objects, dict[str, int], list[str]]:
+    """Return objects, the labels that are read as missing, with their numbers, and the formats of dates."""
+    found = read_objects(file, columns)
+    missing = {} if found.y is None else find_missing_labels(found.y)
+    if missing:  # without them, the other labels may be numbers
+        found = read_objects(file, replace(columns, missing_labels=tuple(missing)))
+    return found, missing, [] if found.times is None else find_formats(found.times.tolist()).formats
+
+
+def read_as_missing(labels: dict[str, int]) -> str:
+    """Return a note on labels that are read as missing, and their numbers."""
+    return f"read as no label: {some([f'{label!r} ({n:,})' for label, n in labels.items()])}"
+
+
+def _check_times(objects: Objects, time: str | None) -> None:
+    """Raise if most times are not dates."""
+    if objects.times is None or len(rows := without_time(objects.times, True)) <= len(objects) / 2:
+        return
+    said = objects.have("no date such as 2024-09-01", rows)
+    ways = [f" Without --time, add to the TOML file: {way}." for way in ways_to_read(objects.times[rows])]
+    raise ArgumentError("time", f"in {time!r} {said}.{''.join(ways)}")
+
+
+def _why(objects: Objects, name: str) -> str | None:
     """Return why a text column is left out; None if it is not."""
-    many = "it holds many different texts" if column.nunique() > _FEW_TEXTS else None
-    return text_among_numbers(column) or many
+    column = objects.X[name]
+    if holds_dates(column):
+        return "it holds dates"
+    many = "it holds many different texts" if has_many_texts(column) or is_name(column) else None
+    return text_among_numbers(objects, name) or many
 
 
 def _notes(objects: Objects, left_out: dict[str, str]) -> Iterator[str]:
@@ -94,15 +131,47 @@ def _notes(objects: Objects, left_out: dict[str, str]) -> Iterator[str]:
         yield "no column holds dates such as 2024-09-01, so a backtest is not possible"
 
 
+def _notes_on_labels(objects: Objects, missing: dict[str, int]) -> Iterator[str]:
+    """Yield which labels are read as missing, and which rows have none."""
+    if missing:
+        yield f"{read_as_missing(missing)}; remove from missing_labels what is a class"
+    if len(rows := missing_rows(np.asarray(objects.y))):
+        yield f'{objects.have("no label", rows)}; unlabelled = "drop" leaves them out'
+
+
+def _notes_on_times(read: Objects, objects: Objects, formats: list[str]) -> Iterator[str]:
+    """Yield which dates are read by a format, and which rows have no date."""
+    if objects.times is None or read.times is None:
+        return
+    before, rows = without_time(read.with_iso_dates().times, True), without_time(objects.times, True)  # type: ignore[arg-type]
+    if formats:
+        by_format = np.setdiff1d(before, rows)
+        examples = examples_of(read.times[by_format])
+        yield f"{len(by_format):,} times, such as {examples}, are read by time_format"
+    if len(rows):
+        examples = examples_of(objects.times[rows])
+        said = objects.have("no date", rows) + (f": {examples}" if examples else "")
+        yield f'{said}; undated = "drop" leaves them out'
+        yield from ways_to_read(objects.times[rows])
+
+
+def _cells(column: Any) -> Any:
+    return column.to_numpy(dtype=object)
+
+
 def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> list[str]:
     text = columns_of_text(objects.X)
     encoded = [name for name in text if name not in left_out]
     if left_out:
         data = data | {"without": left_out}
     known = objects.complete(dates=True)
-    if len(known) < len(objects):
-        data = data | {"unlabelled": "drop", "undated": "drop" if objects.times is not None else None}
-    lines = [f"{key} = {_literal(value)}" for key, value in data.items() if value]
+    if len(missing_rows(np.asarray(objects.y))):
+        data = data | {"unlabelled": "drop"}
+    if objects.times is not None and len(without_time(objects.times, True)):
+        data = data | {"undated": "drop"}
+    lines = [f"{key} = {literal(value)}" for key, value in data.items() if value]
+    if objects.times is not None:
+        lines += [f"# {way}" for way in ways_to_read(objects.times[without_time(objects.times, True)])]
     sections = ["\n".join(["[data]", *lines])]
     if known.times is not None:
         sections.append(_split(known.times))
@@ -113,24 +182,19 @@ def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> li
     if encoded:
         one_hot = {"class": "sklearn.preprocessing.OneHotEncoder", "columns": encoded}
         steps.insert(0, one_hot | {"handle_unknown": "ignore", "sparse_output": False})
-    pairs = [", ".join(f"{key} = {_literal(value)}" for key, value in step.items()) for step in steps]
+    pairs = [", ".join(f"{key} = {literal(value)}" for key, value in step.items()) for step in steps]
     inside = "\n".join(f"  {{ {pair} }}," for pair in pairs)
     sections.append(f"[detector]\nsteps = [\n{inside}\n]")
     sections.append(
-        "[rejectors.ICE]\n\n"
+        "[rejectors.drift]\n"
+        'type = "ICE"\n'
+        'measure = "drift"  # three other models beside the detector\n'
+        "budget = 0.15  # share of each period that is looked at\n\n"
         "# To compare, in a backtest:\n"
-        "# [rejectors.probability]\n"
-        "# [rejectors.drift]\n"
-        '# type = "ICE"\n'
-        '# measure = "drift"\n'
-        "# budget = 0.15"
+        "# [rejectors.ICE]  # by the detector's own score, with thresholds instead of a budget\n"
+        "# [rejectors.probability]"
     )
     return sections
-
-
-def _literal(value: Any) -> str:
-    """Return a value as TOML, which differs from JSON in one character only."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _split(times: Any) -> str:
@@ -143,35 +207,32 @@ def _split(times: Any) -> str:
 
 
 def _guess_label(frame: Any) -> str:
-    if (named := _by_name(frame, _LABELS)) is not None:
+    if (named := by_name(frame, _LABELS)) is not None:
         return named
     few = [str(name) for name in frame.columns if 2 <= frame[name].nunique() <= 20]
     hint = f" Few different values are in {some(few)}." if few else ""
     raise ArgumentError("label", f"which column holds the labels?{hint}")
 
 
-def _guess_time(frame: Any) -> str | None:
-    dated = [str(name) for name in frame.columns if _holds_dates(frame[name])]
-    named = _by_name(frame[dated], _TIMES)
+def guess_time(frame: Any) -> str | None:
+    """Return the column that holds dates, None without one; raise if several do and no name decides."""
+    dated = [str(name) for name in frame.columns if holds_dates(frame[name])]
+    named = by_name(frame[dated], _TIMES)
     if named is None and len(dated) > 1:
         raise ArgumentError("time", f"which column says when objects were seen: {' or '.join(dated)}?")
     return named or next(iter(dated), None)
 
 
-def _guess_name(frame: Any) -> str | None:
-    text, named = columns_of_text(frame), _by_name(frame, _NAMES)
+def guess_name(frame: Any) -> str | None:
+    """Return the column that names objects, None without one."""
+    text, named = columns_of_text(frame), by_name(frame, _NAMES)
     if named is not None and (named in text or is_name(frame[named])):
         return named
-    return next((name for name in text if is_name(frame[name])), None)
+    ids = [str(name) for name in frame.columns if _ID.search(str(name)) and frame[name].dtype.kind != "f"]
+    return next((n for n in [*ids, *text] if is_name(frame[n]) and not holds_dates(frame[n])), None)
 
 
-def _by_name(frame: Any, names: tuple[str, ...]) -> str | None:
+def by_name(frame: Any, names: tuple[str, ...]) -> str | None:
+    """Return the first column that has one of the names, in any case."""
     by_lower_case = {str(column).lower(): str(column) for column in frame.columns}
     return next((by_lower_case[name] for name in names if name in by_lower_case), None)
-
-
-def _holds_dates(column: Any) -> bool:
-    if column.dtype.kind in "biufM":
-        return bool(column.dtype.kind == "M")
-    first = column.dropna().head(_LOOKED_AT).tolist()
-    return bool(first) and sum(map(is_date, first)) > 0.9 * len(first)

@@ -1,5 +1,7 @@
 """Everything about time in a TOML file: the end of training, periods, retraining, and the alarm."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
@@ -55,6 +57,16 @@ class Schedule:
             _retraining(retrain),
             monitor,
         )
+
+    @contextmanager
+    def naming_train(self) -> Iterator[None]:
+        """Raise errors about ``train`` as errors at its line."""
+        try:
+            yield
+        except ArgumentError as error:
+            if error.argument != "train":
+                raise
+            raise self.split.error(error.message, "train") from None
 
     def pos_label(self, y: AnyArray | None) -> Any:
         """Return the positive label with the type of ``y``; None if the file does not set it."""

@@ -1,6 +1,5 @@
 """The problems that prevent a fit on a table, by column, each with the line of TOML that solves it."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,12 +9,20 @@ from sklearn.utils import get_tags
 
 from transcendent._utils.arrays import AnyArray, missing_rows
 from transcendent._utils.cells import are_infinite, are_missing, are_not_numbers, find_cells
-from transcendent._utils.dates import as_dates
+from transcendent._utils.dates import undated_rows
 from transcendent._utils.text import some, suggestion
+from transcendent.experiments.looks import LABELS, NAMES, has_many_texts, holds_dates, is_name
+from transcendent.experiments.toml import literal, one_or_list
 from transcendent.tables.frames import Columns
 from transcendent.tables.layout import Layout
-from transcendent.tables.objects import Objects, have, without_time
+from transcendent.tables.objects import Objects, without_time
+from transcendent.tables.times import find_formats, with_iso_dates
 from transcendent.temporal.periods import Calendar
+
+FORMATS = (
+    "ISO dates such as 2024-09-01, seconds since 1970, or in a format that time_format = "
+    '"%d/%m/%Y" under [data] names'
+)
 
 
 class Obstacle(NamedTuple):
@@ -69,6 +76,11 @@ def listed(problems: list[Obstacle]) -> str:
     return "\n".join(lines)
 
 
+def in_words(causes: dict[str, int]) -> str:
+    """Return the numbers of rows that are left out, by cause."""
+    return ", ".join(f"{n:,} ({cause})" for cause, n in causes.items())
+
+
 def columns_of_text(X: Any) -> list[str]:
     """Return the columns of a frame that hold neither numbers nor booleans."""
     return Layout.of(X).text
@@ -83,18 +95,12 @@ def check_dates(objects: Objects, period: Calendar | None) -> None:
         )
 
 
-def is_name(values: Any) -> bool:
-    """Return whether a text column names its objects: every row has a different text."""
-    there = values.dropna()
-    return len(there) > 1 and bool(there.nunique() == len(there))
-
-
 def _about_labels(objects: Objects, columns: Columns, takes: Takes) -> Iterator[Obstacle]:
     if objects.y is None:
         return
     name, missing = [columns.label or "labels"], missing_rows(objects.y)
     if len(missing) and not takes.unlabelled:
-        message = have("no label", missing, len(objects))
+        message = objects.have("no label", missing)
         yield Obstacle(name, message, ['unlabelled = "drop" under [data] leaves them out'])
     known = set(np.delete(objects.y, missing).tolist())
     if len(known) < 2:
@@ -106,23 +112,34 @@ def _about_times(objects: Objects, columns: Columns, takes: Takes, dates: bool) 
     if objects.times is None:
         return
     rows = without_time(objects.times, dates)
-    if not len(rows) or (takes.undated and len(rows) <= len(objects) / 2):
+    few = 2 * len(rows) <= len(objects)
+    if not len(rows) or (takes.undated and few):
         return
-    name, message = [columns.time or "times"], have("no date" if dates else "no time", rows, len(objects))
-    if dates and len(rows) > len(objects) / 2:
-        yield Obstacle(name, message, [_complaint(objects.times)])
-        return
-    (odd,) = objects.times[rows[:1]].tolist()
-    example = "" if len(missing_rows(np.array([odd], dtype=object))) else f": {odd!r:.40}"
-    yield Obstacle(name, message + example, ['undated = "drop" under [data] leaves them out'])
+    name, message = [columns.time or "times"], objects.have("no date" if dates else "no time", rows)
+    if examples := examples_of(objects.times[rows]):
+        message += f": {examples}"
+    remedies = [*ways_to_read(objects.times[rows])] if dates else []
+    if few or not dates:
+        remedies.append('undated = "drop" under [data] leaves them out')
+    elif not remedies:
+        remedies.append(f"dates are {FORMATS}")
+    yield Obstacle(name, message, remedies)
 
 
-def _complaint(times: AnyArray) -> str:
-    try:
-        as_dates(np.delete(times, missing_rows(times)))
-    except ValueError as error:
-        return str(error)
-    return "every object needs a date"
+def examples_of(times: AnyArray) -> str:
+    """Return the first different values that are there."""
+    there = np.delete(times, missing_rows(times))
+    return some([f"{value!r:.40}" for value in dict.fromkeys(there.tolist())], 3)
+
+
+def ways_to_read(times: AnyArray) -> Iterator[str]:
+    """Yield the lines of TOML with which times that are not ISO dates are read."""
+    formats, unclear = find_formats(times.tolist())
+    if formats:
+        n = len(times) - len(undated_rows(with_iso_dates(times, formats)))
+        yield f"time_format = {literal(one_or_list(formats))} under [data] reads {n:,} of them"
+    for one, other in unclear:
+        yield f'time_format = "{one}" under [data] if the day comes first, otherwise "{other}"'
 
 
 def _about_cells(objects: Objects, takes: Takes) -> Iterator[Obstacle]:
@@ -131,47 +148,63 @@ def _about_cells(objects: Objects, takes: Takes) -> Iterator[Obstacle]:
     for name in sorted(takes.encoded - set(there)):
         message = f"does not exist{suggestion(name, there)}"
         yield Obstacle([name], message, ["correct columns under [detector]"])
-    odd = {name: found for name in text if (found := text_among_numbers(X[name]))}
+    odd = {name: found for name in text if (found := text_among_numbers(objects, name))}
     for name, message in odd.items():
         yield Obstacle([name], message, ["empty these cells, or remove the rows from the file"])
     if not takes.text:
         yield from _about_text(objects, [name for name in text if name not in {*odd, *takes.encoded}])
-    numbers = X.drop(columns=text)
+    numbers = X.drop(columns=[name for name in there if name in {*text, *takes.encoded}])
     rows, columns = find_cells(numbers, are_missing)
     if len(rows) and not takes.missing:
         lacking, counts = np.unique(columns, return_counts=True)
         shown = some([f"{count:,}" for count in counts], 3)
-        message = f"no value in {shown} of {n:,} rows, the first is row {rows[0]}"
+        message = f"no value in {shown} of {n:,} rows, the first is {objects.place(rows[0])}"
         remedy = '{ class = "sklearn.impute.SimpleImputer" } as a step under [detector] fills them in'
         yield Obstacle([str(numbers.columns[j]) for j in lacking], message, [remedy])
     rows, columns = find_cells(numbers, are_infinite)
     for j in np.unique(columns):
-        message = have("infinity", rows[columns == j], n)
+        message = objects.have("infinity", rows[columns == j])
         yield Obstacle([str(numbers.columns[j])], message, ["remove these rows from the file"])
 
 
 def _about_text(objects: Objects, text: list[str]) -> Iterator[Obstacle]:
-    names = [name for name in text if is_name(objects.X[name])]
-    for name in names:
-        remedies = [f'without = ["{name}"] under [data] leaves the column out']
-        if objects.ids is None:
-            remedies.insert(0, f'id = "{name}" under [data] names objects by it')
-        yield Obstacle([name], "holds text, a different one in every row", remedies)
-    if others := [name for name in text if name not in names]:
-        quoted = json.dumps(others, ensure_ascii=False)
-        verb, what = ("holds", "the column") if len(others) == 1 else ("hold", "the columns")
+    """Yield the ways out for text columns; only those with few texts that are nothing else are encoded."""
+    encoded: list[str] = []
+    many: list[str] = []
+    for name in text:
+        values, without = objects.X[name], f'without = ["{name}"] under [data] leaves the column out'
+        if holds_dates(values):
+            remedies = [f'time = "{name}" under [data] takes them as times'] if objects.times is None else []
+            yield Obstacle([name], "holds dates", [*remedies, without])
+        elif objects.y is None and name.lower() in LABELS:
+            remedies = [f'label = "{name}" under [data] takes them as labels']
+            yield Obstacle([name], "holds text, labels by its name", [*remedies, without])
+        elif is_name(values) or name.lower() in NAMES:
+            remedies = [f'id = "{name}" under [data] names objects by it'] if objects.ids is None else []
+            what = "a different one in every row" if is_name(values) else "ids by its name"
+            yield Obstacle([name], f"holds text, {what}", [*remedies, without])
+        else:
+            (many if has_many_texts(values) else encoded).append(name)
+    if many:
+        quoted = literal(many)
+        what = "holds many different texts" if len(many) == 1 else "hold many different texts"
+        yield Obstacle(many, what, [f"without = {quoted} under [data] leaves out what is not a feature"])
+    if encoded:
+        quoted = literal(encoded)
+        verb, what = ("holds", "the column") if len(encoded) == 1 else ("hold", "the columns")
         remedies = [
             f"without = {quoted} under [data] leaves {what} out",
             f'{{ class = "sklearn.preprocessing.OneHotEncoder", columns = {quoted}, '
             'handle_unknown = "ignore" } as a step under [detector] turns text into numbers',
         ]
-        yield Obstacle(others, f"{verb} text", remedies)
+        yield Obstacle(encoded, f"{verb} text", remedies)
 
 
-def text_among_numbers(values: Any) -> str | None:
+def text_among_numbers(objects: Objects, name: str) -> str | None:
     """Describe the text in a column that is mostly numbers; None in other columns."""
+    values = objects.X[name]
     there = np.flatnonzero(values.notna())
     rows = there[are_not_numbers(values.to_numpy(dtype=object)[there])]
     if not 0 < 3 * len(rows) < len(there):
         return None
-    return f"{have('no number', rows, len(values))}: {values.iloc[rows[0]]!r:.40}"
+    return f"{objects.have('no number', rows)}: {values.iloc[rows[0]]!r:.40}"

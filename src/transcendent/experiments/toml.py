@@ -1,5 +1,7 @@
 """A TOML file, checked key by key; errors name the line and the way out."""
 
+import json
+import re
 import tomllib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -36,6 +38,8 @@ class TomlTable:
             raise SettingsError(f"{path} is not a TOML file: {error}.") from None
         except tomllib.TOMLDecodeError as error:
             raise SettingsError(f"{path} is not valid TOML: {error}.") from None
+        except RecursionError:
+            raise SettingsError(f"{path} is not valid: its lists or tables are nested too deeply.") from None
 
     def table(self, key: str) -> "TomlTable":
         """Return a table in this one; an empty one if it does not exist."""
@@ -66,7 +70,8 @@ class TomlTable:
         value = self.values[key]
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            wanted = " or ".join(_WORDS.get(one, one.__name__) for one in kinds)
+            named = [one for one in kinds if one is not int or float not in kinds]
+            wanted = " or ".join(_WORDS.get(one, one.__name__) for one in named)
             raise self.error(f"{key} must be {wanted}, not {value!r:.60}.", key)
         return value
 
@@ -87,7 +92,30 @@ class TomlTable:
         return SettingsError(f"{place}: {message}")
 
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+def literal(value: Any) -> str:
+    """Return a value as TOML, which differs from JSON in one character only."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def one_or_list(values: list[str]) -> str | list[str] | None:
+    """Return values for a key that takes a text or a list; None without any."""
+    return values[0] if len(values) == 1 else values or None
+
+
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "a table",
+}
+
+
+_TOKENS = re.compile(  # texts and comments, in which brackets mean nothing; brackets; ends of lines
+    r'''"""(?:\\.|[^\\])*?"{3,5}|\'{3}.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]''',
+    re.DOTALL,
+)
 
 
 def line_of(text: str, keys: Keys, occurrence: int = 0) -> int | None:
@@ -110,16 +138,15 @@ def line_of(text: str, keys: Keys, occurrence: int = 0) -> int | None:
 
 def _statements(text: str) -> Iterator[tuple[int, str, Any]]:
     """Yield the first line's number of each statement, its text, and its values inside their table."""
-    header, lines = "", []
-    for number, line in enumerate(text.split("\n"), 1):
-        lines.append(line)
-        if len(lines) > 1 and not any(end in line for end in ("]", '"""', "'''")):
-            continue  # inside a list or a long text; to parse it after every line would take long
-        statement = "\n".join(lines).lstrip()
-        header = statement if statement.startswith("[") else header
-        try:
-            values = tomllib.loads(statement if statement is header else f"{header}\n{statement}")
-        except tomllib.TOMLDecodeError:
+    header, start, number, depth = "", 0, 1, 0
+    for token in _TOKENS.finditer(f"{text}\n"):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if token[0] != "\n" or depth:
             continue
-        yield number - len(lines) + 1, statement, values
-        lines = []
+        statement = text[start : token.start()].strip()
+        if statement and not statement.startswith("#"):
+            header = statement if statement.startswith("[") else header
+            values = tomllib.loads(statement if statement is header else f"{header}\n{statement}")
+            yield number, statement, values
+        number += text.count("\n", start, token.end())
+        start = token.end()

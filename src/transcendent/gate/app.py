@@ -24,11 +24,13 @@ from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.intake import Draw, audit_secret, register
 from transcendent.gate.model import Model
+from transcendent.gate.older import OlderItems
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.settings import GateSettings
+from transcendent.gate.traffic import Traffic
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -104,14 +106,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     engine = engines.working
     if warning := prepare(engine):
         log.warning("months run out", detail=warning)
+    number, secret, traffic = register(engine, model), audit_secret(engine), None
+    if model.rule is not None or settings.max_kept is not None:
+        traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
+    older = OlderItems(engine, number)
+    older.follow()
     service = Service(
         model,
-        register(engine, model),
+        number,
         engines.keeping,
-        Draw(audit_secret(engine), settings.audit),
+        Draw(secret, settings.audit),
+        traffic,
         max_objects=settings.max_objects,
         timeout=settings.timeout,
         max_waiting=8 * settings.max_bytes,
+        older=older,
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
@@ -121,6 +130,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
+    older.close()
     await run_in_threadpool(service.close)
     for each in engines:
         each.dispose()

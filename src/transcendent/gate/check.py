@@ -20,9 +20,9 @@ _ELSEWHERE = "<> ALL(CAST(:lacking AS int[]))"
 _LOST = f"""FROM identity WHERE item >= {FIRST_KEPT} AND item >> 40 {_ELSEWHERE}
 AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)"""
 _UNKNOWN = "NOT EXISTS (SELECT FROM identity WHERE identity.item = item.id)"
-_WHOLE = "FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model"
+_WHOLE = "FROM item JOIN payload ON payload.id = item.id"
 # The same key as `intake._key`.
-_KEY = "sha256(convert_to(object_id || chr(10) || digest || chr(10), 'UTF8') || payload.features)"
+_KEY = "sha256(convert_to(sender || chr(10) || object_id || chr(10), 'UTF8') || payload.features)"
 # If an object has two items, the older one gets the identity.
 _IDENTIFY = f"""INSERT INTO identity (key, item)
 SELECT {_KEY}, item.id {_WHOLE}

@@ -261,13 +261,16 @@ def opened(url: str) -> Iterator[Engine]:
 
 
 _NEEDED = {
+    "cutoff": ("SELECT", "INSERT"),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
     "model": ("SELECT", "INSERT"),
     "month": ("SELECT",),
-    "payload": ("SELECT", "INSERT"),
+    "payload": ("SELECT", "INSERT", "UPDATE"),
+    "ranks": ("SELECT", "INSERT", "DELETE"),
     "secret": ("SELECT",),
+    "sender_day": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
 }
@@ -405,7 +408,19 @@ def month_name(month: int) -> str:
 def drop_months(engine: Engine, before: int) -> list[str]:
     """Drop the items and payloads of all earlier months, but not the labels; return the dropped months."""
     check_over(engine, before)
-    return [month for month in months_before(engine, before) if _drop_month(engine, month_of(month))]
+    dropped = [month for month in months_before(engine, before) if _drop_month(engine, month_of(month))]
+    with engine.begin() as connection:
+        for sql in _DROP_COUNTS:
+            connection.execute(text(sql), {"first": f"{month_name(before)}-01T00:00Z"})
+    return dropped
+
+
+# A budget continues from the newest cutoff of its model, however old that is.
+_DROP_COUNTS = (
+    "DELETE FROM sender_day WHERE day < CAST(:first AS timestamptz) AT TIME ZONE 'UTC'",
+    """DELETE FROM cutoff WHERE made_at < CAST(:first AS timestamptz)
+    AND number < (SELECT max(number) FROM cutoff AS newest WHERE newest.model = cutoff.model)""",
+)
 
 
 def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:

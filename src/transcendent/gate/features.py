@@ -1,8 +1,8 @@
 """Objects as JSON in requests, as rows for a detector, and as bytes in the database.
 
 An object has an ``id`` and its features in one of three forms: ``values`` alone, one number per feature;
-``positions`` and ``values`` of the features that are not zero; or ``features``, numbers by name. ``null`` is
-a missing value.
+``positions`` and ``values`` of the features that are not zero; or ``features``, values by name, which may be
+text. ``null`` is a missing value. ``context`` and ``seen_at`` are optional.
 """
 
 from array import array
@@ -12,11 +12,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 import scipy.sparse as sp
 
-from transcendent._utils.arrays import AnyArray, FloatArray
+from transcendent._utils.arrays import AnyArray, FloatArray, is_missing, take_rows
 from transcendent._utils.text import some, suggestion
-from transcendent.tables.layout import Layout, ascend
+from transcendent.gate import origin
+from transcendent.tables.layout import DOCUMENT, Layout, ascend
 
 LONGEST_ID = 200
 
@@ -26,7 +28,8 @@ _FORMS = {
     frozenset(["id", "positions", "values"]): "sparse",
     frozenset(["id", "features"]): "named",
 }
-_ONES, _PAIRS, _WHOLE = b"\x01", b"\x02", b"\x03"  # the first byte of encoded features names their form
+# The first byte of encoded features names their form.
+_ONES, _PAIRS, _WHOLE, _TEXTS = b"\x01", b"\x02", b"\x03", b"\x04"
 
 
 class ObjectProblem(NamedTuple):
@@ -59,6 +62,7 @@ class Parsed:
     ids: list[Any]
     groups: list[Group] = field(default_factory=list)
     problems: Problems = field(default_factory=dict)
+    origins: dict[int, origin.Origin] = field(default_factory=dict)
 
 
 def read_rows(layout: Layout, objects: list[Any]) -> Parsed:
@@ -97,17 +101,21 @@ class _Reader:
 
     def dense(self, objects: list[Any]) -> Any:
         """Read objects with one value per feature."""
+        self._refuse_text("values")
         for each in objects:
             if type(each["values"]) is not list:
                 raise BadObjectError("values", "values must be a list of numbers.")
             if len(each["values"]) != self.width:
                 counted = f"{len(each['values'])} values; the detector was fitted on {self.width} features."
                 raise BadObjectError("values", counted)
-        numbers = _numbers([each["values"] for each in objects], "values")
-        return self.layout.rows(numbers.reshape(len(objects), self.width))
+        numbers = as_numbers([each["values"] for each in objects], "values").reshape(-1, self.width)
+        for j in self.layout.boolean:
+            _check_booleans(numbers[:, j], f"values[{j}]")
+        return self.layout.rows(numbers)
 
     def sparse(self, objects: list[Any]) -> Any:
         """Read objects with the features that are not zero; sort positions and leave zeros out."""
+        self._refuse_text("positions")
         positions, values = ([each[name] for each in objects] for name in ("positions", "values"))
         for name, lists in (("positions", positions), ("values", values)):
             if set(map(type, lists)) != {list}:
@@ -116,7 +124,7 @@ class _Reader:
         if lengths != list(map(len, values)):
             raise BadObjectError("values", f"{len(values[0])} values for {lengths[0]} positions.")
         indices, starts = self._positions(positions), np.cumsum([0, *lengths], dtype=np.int64)
-        numbers = _numbers(values, "values")
+        numbers = as_numbers(values, "values")
         rows = sp.csr_matrix((numbers, indices, starts), shape=(len(objects), self.width))
         if not ascend(indices, starts):
             rows.sort_indices()
@@ -134,7 +142,7 @@ class _Reader:
             (i, each) for i, each in enumerate(flat) if type(each) is not int or not 0 <= each < self.width
         )
         raise BadObjectError(
-            f"positions[{where}]", f"{_shown(bad)} is not a whole number from 0 to {self.width - 1}."
+            f"positions[{where}]", f"{in_short(bad)} is not a whole number from 0 to {self.width - 1}."
         )
 
     def named(self, objects: list[Any]) -> Any:
@@ -145,12 +153,34 @@ class _Reader:
         for each in objects:
             given = each["features"]
             if type(given) is not dict:
-                raise BadObjectError("features", "features must map feature names to numbers.")
+                raise BadObjectError("features", "features must map feature names to values.")
             if given.keys() != self.layout.known:
                 self._refuse_names(given)
             rows.append([given[name] for name in self.layout.names])
-        numbers = _numbers(rows, "features", self.layout.names)
-        return self.layout.rows(numbers.reshape(len(objects), self.width))
+        if self.layout.text:
+            return self.layout.frame(self._columns(rows))
+        numbers = as_numbers(rows, "features", self.layout.names).reshape(-1, self.width)
+        for j in self.layout.boolean:
+            _check_booleans(numbers[:, j], f"features.{self.layout.names[j]:.80}")
+        return self.layout.rows(numbers)
+
+    def _columns(self, rows: list[list[Any]]) -> dict[str, AnyArray]:
+        """Return the values of rows by column: text and None, or numbers."""
+        columns: dict[str, AnyArray] = {}
+        for name, values in zip(self.layout.names or (), zip(*rows, strict=True), strict=True):
+            kind, field = self.layout.kinds[name], f"features.{name:.80}"
+            columns[name] = (
+                _texts(values, field) if kind == "text" else as_numbers([values], "features", [name])
+            )
+            if kind == "boolean":
+                _check_booleans(columns[name], field)
+        if self.layout.documents and None in columns[DOCUMENT].tolist():
+            raise BadObjectError(f"features.{DOCUMENT}", "the text is missing.")
+        return columns
+
+    def _refuse_text(self, field: str) -> None:
+        if self.layout.text:
+            raise BadObjectError(field, "the detector was fitted on text columns: send features by name.")
 
     def _refuse_names(self, given: dict[str, Any]) -> None:
         if unknown := sorted(given.keys() - self.layout.known):
@@ -178,7 +208,10 @@ def _by_form(objects: list[Any], parsed: Parsed) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for place, each in enumerate(objects):
         try:
-            found.setdefault(_form(each), []).append(place)
+            form = _form(each)
+            if not origin.FIELDS.isdisjoint(each):
+                parsed.origins[place] = read_origin(each)
+            found.setdefault(form, []).append(place)
         except BadObjectError as error:
             parsed.problems[place] = ObjectProblem(*error.args)
     return found
@@ -190,16 +223,21 @@ def _are_named(ids: list[Any]) -> bool:
     return "".join(ids).isprintable() and min(map(len, ids)) > 0 and max(map(len, ids)) <= LONGEST_ID
 
 
-def _form(each: Any) -> str:
+def check_id(each: Any) -> None:
+    """Raise unless an object is one, with a valid id."""
     if type(each) is not dict:
         raise BadObjectError("", "must be a JSON object with an id and features.")
     if "id" not in each:
         raise BadObjectError("id", "an object needs an id.")
     if not _are_named([each["id"]]):
         raise BadObjectError("id", f"an id must be a string of 1 to {LONGEST_ID} printable characters.")
-    form = _FORMS.get(frozenset(each))
+
+
+def _form(each: Any) -> str:
+    check_id(each)
+    form = _FORMS.get(frozenset(each) - origin.FIELDS)
     if form is None:
-        unknown = sorted(each.keys() - {"id", "values", "positions", "features"})
+        unknown = sorted(each.keys() - {"id", "values", "positions", "features"} - origin.FIELDS)
         raise BadObjectError(
             unknown[0][:80] if unknown else "",
             "send features in one of three forms: values; positions and values; or features by name.",
@@ -207,7 +245,20 @@ def _form(each: Any) -> str:
     return form
 
 
-def _numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -> FloatArray:
+def read_origin(each: dict[str, Any], *, features: bool = False) -> origin.Origin:
+    """Return what an object has for analysts, with its features if these are only shown."""
+    at = "context"
+    try:
+        context = origin.read_context(each.get(at))
+        at = "seen_at"
+        seen_at = origin.read_time(each.get(at))
+        at = "features"
+        return origin.Origin(context, seen_at, origin.read_features(each.get(at)) if features else None)
+    except ValueError as error:
+        raise BadObjectError(at, str(error)) from None
+
+
+def as_numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -> FloatArray:
     """Return the numbers of all lists in one array: true and false are 1 and 0, null is NaN."""
 
     def at(where: int) -> str:
@@ -219,7 +270,7 @@ def _numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -
     except TypeError:
         for where, value in enumerate(flat):
             if type(value) not in _NUMBERS:
-                raise BadObjectError(at(where), f"{_shown(value)} is not a number.") from None
+                raise BadObjectError(at(where), f"{in_short(value)} is not a number.") from None
         numbers = np.array(flat, dtype=np.float64)
     if np.isinf(numbers).any():
         where = int(np.flatnonzero(np.isinf(numbers))[0])
@@ -227,7 +278,26 @@ def _numbers(lists: list[Any], field: str, names: Sequence[str] | None = None) -
     return numbers
 
 
-def _shown(value: Any) -> str:
+def _check_booleans(numbers: FloatArray, field: str) -> None:
+    wrong = numbers[(numbers != 0) & (numbers != 1) & ~np.isnan(numbers)]
+    if len(wrong):
+        raise BadObjectError(field, f"{wrong[0]:g} is neither true nor false.")
+
+
+def _texts(values: Sequence[Any], field: str) -> AnyArray:
+    """Return texts as an array, None for missing ones."""
+    for value in values:
+        if type(value) is not str and value is not None:
+            raise BadObjectError(field, f"{in_short(value)} is not text.")
+    try:
+        "".join(filter(None, values)).encode()
+    except UnicodeEncodeError:
+        raise BadObjectError(field, "the text has half of a character.") from None
+    return np.array([*values, None], dtype=object)[:-1]
+
+
+def in_short(value: Any) -> str:
+    """Return a value as an error shows it."""
     # The repr of a deeply nested list would exceed the recursion limit.
     return type(value).__name__ if isinstance(value, list | dict) else repr(value)[:40]
 
@@ -235,8 +305,10 @@ def _shown(value: Any) -> str:
 def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
     """Return rows, or those at ``places``, as bytes in the shortest form: equal features give equal bytes."""
     if not sp.issparse(rows):
-        dense = np.asarray(rows, dtype=np.float64)
-        rows, places = sp.csr_matrix(dense if places is None else dense[places]), None
+        cells = np.asarray(rows if places is None else take_rows(rows, places))
+        if cells.dtype.kind not in "biuf":
+            return [_encode_cells(row) for row in cells.reshape(len(cells), -1).tolist()]
+        rows, places = sp.csr_matrix(cells.astype(np.float64, copy=False)), None
     if places is None:
         places = np.arange(rows.shape[0])
     width = rows.shape[1]
@@ -255,9 +327,27 @@ def encode(rows: Any, places: AnyArray | None = None) -> list[bytes]:
     return encoded
 
 
-def decode(encoded: bytes) -> tuple[AnyArray, FloatArray]:
-    """Return the positions and values of the features that are not zero."""
+def _encode_cells(row: list[Any]) -> bytes:
+    """Return a row that may have text as bytes; without text they are those of its numbers.
+
+    True and false are 1 and 0, as in other rows: the model knows which columns are boolean.
+    """
+    cells = [
+        str(each) if isinstance(each, str) else None if is_missing(each) else float(each) + 0.0
+        for each in row
+    ]
+    if any(type(cell) is str for cell in cells):
+        return _TEXTS + orjson.dumps(cells)
+    return encode(np.array([cells], dtype=np.float64))[0]
+
+
+def decode(encoded: bytes) -> tuple[AnyArray, AnyArray]:
+    """Return the positions and values of the features that are not zero; with text, missing ones are None."""
     form, rest = encoded[:1], encoded[1:]
+    if form == _TEXTS:
+        cells = orjson.loads(rest)
+        kept = [position for position, cell in enumerate(cells) if cell != 0]
+        return np.array(kept, dtype=np.int32), np.array([cells[i] for i in kept], dtype=object)
     if form == _ONES:
         positions = np.frombuffer(rest, dtype="<i4")
         return positions, np.ones(len(positions))

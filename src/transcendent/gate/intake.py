@@ -1,7 +1,7 @@
 """Store rejected objects and the audit sample of accepted ones in the quarantine."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from transcendent.decisions import Decisions
 from transcendent.gate.database import THIS_MONTH, DatabaseError, make_months, retry_if_disconnected
 from transcendent.gate.features import encode
 from transcendent.gate.model import Model
+from transcendent.gate.older import OlderItems
+from transcendent.gate.origin import UNKNOWN, Origin
 
 AUDITED, REJECTED, SKIPPED = range(3)
 """Tiers of the queue, in the order of claims."""
@@ -32,12 +34,17 @@ _COLUMNS = {
     "accepted": "bool",
     "object_id": "text",
     "sender": "text",
+    "cutoff": "int8",
     "label": "text",
     "p_values": "bytea",
     "features": "bytea",
+    "context": "text",
+    "seen_at": "timestamptz",
+    "shown": "text",
+    "kept": "bool",  # false for accepted objects that may wait under another model: their item is closed
 }
 _ARRAYS = ", ".join(f"%b::{kind}[]" for kind in _COLUMNS.values())
-_PAYLOAD = ", ".join(list(_COLUMNS)[4:])
+_PAYLOAD = ", ".join(list(_COLUMNS)[4:-1])
 # One statement, so that a batch costs one round trip. `identity` decides which objects are new, since it is
 # the only table that is unique across months; items and payloads are inserted for those alone. Columns arrive
 # as arrays: the text of the statement does not depend on the number of objects.
@@ -46,7 +53,7 @@ WITH incoming AS (
     SELECT * FROM unnest({_ARRAYS}) AS incoming ({", ".join(_COLUMNS)})
 ), new AS (
     INSERT INTO identity (key, item)
-    SELECT key, {THIS_MONTH} | nextval('item_number') FROM incoming
+    SELECT key, {THIS_MONTH} | nextval('item_number') FROM incoming WHERE incoming.kept
     ON CONFLICT (key) DO NOTHING RETURNING key, item
 ), kept AS (
     INSERT INTO item (id, rank, received_at, model, tier)
@@ -60,6 +67,38 @@ SELECT item, {_PAYLOAD} FROM new JOIN incoming USING (key)
 # sees an identity in its snapshot sees the item as well, since both were committed together.
 _FORGET = """
 DELETE FROM identity WHERE key = ANY(%b) AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)
+"""
+
+# What waits under another model is decided again, and so is what was closed. Items that somebody holds, that
+# have a label, or that are the audit of the other model stay: the audit of a model must not lose the objects
+# that the next one rejects. Rows are locked in the order of ids, as claims and releases do.
+_DECISION = [name for name in list(_COLUMNS)[4:-4] if name not in ("object_id", "sender", "features")]
+_DECIDE_AGAIN = f"""
+WITH incoming AS (
+    SELECT * FROM unnest({_ARRAYS}) AS incoming ({", ".join(_COLUMNS)})
+), known AS (
+    SELECT item.id, incoming.*, payload.accepted AS was_accepted, payload.label AS was_label,
+        model.digest AS was_model
+    FROM incoming JOIN identity USING (key) JOIN item ON item.id = identity.item
+    JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+    WHERE (item.state = 2 AND incoming.kept) OR (item.state = 0 AND NOT payload.accepted
+        AND item.model <> incoming.model AND (item.held_until IS NULL OR item.held_until <= now()))
+    ORDER BY item.id FOR UPDATE OF item
+), history AS (
+    INSERT INTO label (item, object_id, action, reason, note, author)
+    SELECT id, object_id, CASE WHEN kept THEN 'decide' ELSE 'close' END,
+        CASE WHEN accepted THEN 'accepted' ELSE 'rejected' END,
+        format('before: %%s as %%s by model %%s', CASE WHEN was_accepted THEN 'accepted' ELSE 'rejected' END,
+            was_label, was_model), sender
+    FROM known
+), payloads AS (
+    UPDATE payload SET {", ".join(f"{name} = known.{name}" for name in _DECISION)},
+        {", ".join(f"{name} = coalesce(known.{name}, payload.{name})" for name in Origin._fields)}
+    FROM known WHERE payload.id = known.id
+)
+UPDATE item SET model = known.model, tier = known.tier, rank = known.rank, holder = NULL, held_until = NULL,
+    skipped_by = NULL, state = CASE WHEN known.kept THEN 0 ELSE 2 END
+FROM known WHERE item.id = known.id
 """
 
 Kept = tuple[Any, ...]
@@ -93,56 +132,69 @@ class Draw:
 
 
 def to_keep(
-    model: Model,
     number: int,
     draw: Draw,
     ids: Sequence[str],
     senders: Sequence[str],
     rows: Any,
     decisions: Decisions,
+    cutoff: int | None = None,
+    origins: Mapping[int, Origin] | None = None,
+    older: OlderItems | None = None,
 ) -> dict[int, Kept]:
-    """Return the rejected objects and the audit sample, by place in the decisions."""
+    """Return the rejected objects and the audit sample, by place in the decisions.
+
+    Accepted objects that may wait under another model are returned, too, not to be kept.
+    """
     chosen = ~decisions.accepted
     if draw.rate:
         drawn = [place for place in np.flatnonzero(decisions.accepted).tolist() if draw(ids[place])]
         chosen[drawn] = True
+    kept = chosen.copy()
+    if older is not None:
+        chosen[older.places(senders, ids)] = True
     places = np.flatnonzero(chosen)
     if len(places) == 0:
         return {}
-    few, nothing, digest = decisions[places], [None] * len(places), model.digest.encode()
+    few, nothing, keeps = decisions[places], [None] * len(places), kept[places].tolist()
+    who, drawn = [senders[i] for i in places.tolist()], (few.accepted & kept[places]).tolist()
     names, accepted, features = [ids[i] for i in places.tolist()], few.accepted.tolist(), encode(rows, places)
-    ranked = zip(names, accepted, few.ranking.tolist(), strict=True)
+    ranked = zip(names, drawn, few.ranking.tolist(), strict=True)
     columns = (  # in the order of _COLUMNS
-        [_key(name, digest, each) for name, each in zip(names, features, strict=True)],
+        [_key(*each) for each in zip(who, names, features, strict=True)],
         [number] * len(places),
         [AUDITED if each else REJECTED for each in accepted],
-        [draw.rank(name) if is_accepted else rank for name, is_accepted, rank in ranked],
+        [draw.rank(name) if is_drawn else rank for name, is_drawn, rank in ranked],
         few.credibility.tolist(),
         few.confidence.tolist(),
-        [draw.rate if each else 1.0 for each in accepted],
+        [draw.rate if each else 1.0 for each in drawn],
         nothing if few.votes is None else few.votes.tolist(),
         nothing if few.doubts is None else few.doubts.tolist(),
         accepted,
         names,
-        [senders[i] for i in places.tolist()],
+        who,
+        [cutoff] * len(places),
         list(map(str, few.labels.tolist())),
         nothing if few.p_values is None else [row.tobytes() for row in few.p_values.astype("<f8")],
         features,
+        *zip(*[(origins or {}).get(i, UNKNOWN) for i in places.tolist()], strict=True),
+        keeps,
     )
     return dict(zip(places.tolist(), zip(*columns, strict=True), strict=True))
 
 
-def _key(name: str, model: bytes, features: bytes) -> bytes:
-    """Return a digest of an id, a model and features. Neither of the first two contains a newline."""
-    return hashlib.sha256(b"%s\n%s\n%s" % (name.encode(), model, features)).digest()
+def _key(sender: str, name: str, features: bytes) -> bytes:
+    """Return a digest of a sender, an id and features. Neither of the first two contains a newline."""
+    return hashlib.sha256(b"%s\n%s\n%s" % (sender.encode(), name.encode(), features)).digest()
 
 
 def keep(engine: Engine, kept: Sequence[Kept]) -> None:
-    """Commit objects to the quarantine; known ones stay as they are.
+    """Commit objects to the quarantine; known ones stay as they are, or are decided again.
 
     Keys are inserted in sorted order, so that two gates with the same objects cannot deadlock.
     """
-    unique = [each for _, each in sorted({each[0]: each for each in kept}.items())]
+    last = {each[0]: each for each in sorted(kept, key=lambda each: bool(each[-1]))}  # those to keep win
+    unique = [each for _, each in sorted(last.items())]
     try:
         retry_if_disconnected(engine, lambda connection: _keep(connection, unique))
     except IntegrityError as error:
@@ -154,10 +206,11 @@ def keep(engine: Engine, kept: Sequence[Kept]) -> None:
 
 def _keep(connection: Connection, kept: Sequence[Kept]) -> None:
     _set_up(connection)
-    if _insert(connection, kept) == len(kept):
+    if _run(connection, _KEEP, kept) == len(kept):
         return
     if connection.exec_driver_sql(_FORGET, ([each[0] for each in kept],)).rowcount:
-        _insert(connection, kept)
+        _run(connection, _KEEP, kept)
+    _run(connection, _DECIDE_AGAIN, kept)
 
 
 def try_keeping(connection: Connection) -> None:
@@ -166,7 +219,7 @@ def try_keeping(connection: Connection) -> None:
     The insertion runs without objects: it needs the same rights and locks, and leaves no dead rows.
     """
     _set_up(connection)
-    _insert(connection, [])
+    _run(connection, _KEEP, [])
     if not connection.execute(text("SELECT has_sequence_privilege('item_number', 'USAGE')")).scalar_one():
         raise DatabaseError("the database role lacks USAGE on item_number: grant it.")
 
@@ -178,13 +231,13 @@ def _set_up(connection: Connection) -> None:
     connection.exec_driver_sql(f"{limit} SET LOCAL synchronous_commit = on")
 
 
-def _insert(connection: Connection, kept: Sequence[Kept]) -> int:
-    """Insert the objects whose identity is new, and return their number."""
+def _run(connection: Connection, statement: str, kept: Sequence[Kept]) -> int:
+    """Run a statement with objects, and return the number of rows that it has written."""
     columns = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in _COLUMNS]
     for place, kind in enumerate(_COLUMNS.values()):
         if kind == "float8":
             columns[place] = list(map(float, columns[place]))  # psycopg refuses lists of mixed types
-    return connection.exec_driver_sql(_KEEP, tuple(columns)).rowcount
+    return connection.exec_driver_sql(statement, tuple(columns)).rowcount
 
 
 def register(engine: Engine, model: Model) -> int:
@@ -195,7 +248,7 @@ def register(engine: Engine, model: Model) -> int:
     given = {
         "digest": model.digest,
         "classes": Jsonb(model.classes),
-        "features": Jsonb({"count": model.layout.width, "names": model.layout.names}),
+        "features": Jsonb(model.layout.description()),
     }
     with engine.begin() as connection:
         connection.execute(text(insert), given)

@@ -12,18 +12,24 @@ import scipy.sparse as sp
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.utils import get_tags
 
-from transcendent._utils.arrays import AnyArray, BoolArray, take_rows
+from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, take_rows
 from transcendent._utils.cells import are_missing, column_in_words, find_cells
 from transcendent._utils.estimators import see_through
 from transcendent.artifacts import open_artifact
 from transcendent.artifacts.sandbox import try_out
-from transcendent.decisions import Decisions, declared
+from transcendent.decisions import Budget, Decisions, declared
 from transcendent.errors import ArtifactError
-from transcendent.gate.features import Group, ObjectProblem, Problems, read_rows
+from transcendent.gate.cutoff import Rule, sample_ranks
+from transcendent.gate.features import Group, ObjectProblem, Parsed, Problems, read_rows
+from transcendent.gate.ranges import Ranges
+from transcendent.gate.scores import layout_of, read_scores
+from transcendent.judging.pvalues import credibility_and_confidence
+from transcendent.tables.answers import ScoreColumns
 from transcendent.tables.bad_rows import decide_rows, find_failing, first_line
 from transcendent.tables.layout import Layout
 
 _TRIALS = 200  # rows with missing values to try at the start, for dense and for sparse rows
+_WINDOW = 2000  # objects with which a RejectionBudget compares, whose periods a gate does not know
 _KEEP_GAPS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 
 
@@ -32,7 +38,9 @@ class Model:
     """A rejector, and what the gate needs to know about it.
 
     ``needed`` marks the features that are known to be required, in sparse rows (True) and in dense ones
-    (False): objects that lack one are refused. The detector decides whether others may be missing.
+    (False): objects that lack one are refused. The detector decides whether others may be missing. ``rule``
+    is that of a budget: the rejector is then the one inside, and a cutoff decides what it rejects. ``ranges``
+    are those of the features in the fit. ``scores`` are the columns of a rejector that judges scores.
     """
 
     rejector: Any
@@ -41,10 +49,21 @@ class Model:
     classes: list[Any]
     manifest: dict[str, Any]
     needed: dict[bool, BoolArray] = field(default_factory=dict)
+    rule: Rule | None = None
+    ranges: Ranges | None = None
+    scores: ScoreColumns | None = None
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def read(self, objects: list[Any]) -> Parsed:
+        """Return objects as rows to decide."""
+        if self.scores is None:
+            return read_rows(self.layout, objects)
+        return read_scores(self.scores, self.layout, objects)
 
     def decide(self, rows: Any) -> Decisions:
         """Decide rows, in one thread at a time."""
+        if self.scores is not None:
+            rows, _ = self.scores.read(rows)
         with self.lock:
             decisions: Decisions = self.rejector.decide(rows)
         return decisions
@@ -55,7 +74,10 @@ class Model:
         needed = self.needed.get(is_sparse)
         if needed is None or not needed.any():
             return group
-        rows, columns = find_cells(group.rows if is_sparse else np.asarray(group.rows), are_missing)
+        if self.layout.text:
+            rows, columns = np.nonzero(group.rows.isna().to_numpy())
+        else:
+            rows, columns = find_cells(group.rows if is_sparse else np.asarray(group.rows), are_missing)
         bad = needed[columns]
         if not bad.any():
             return group
@@ -98,16 +120,46 @@ def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | Non
     artifact.check(trusted)
     try_out(artifact, trusted)
     rejector = artifact.rejector(trusted)
-    _check_servable(path, rejector, artifact.manifest)
-    features = artifact.manifest["features"]
-    layout = Layout(features["count"], features["names"])
+    budget = declared(rejector).budget
+    if budget is not None:
+        rejector = budget.rejector
+    scores = artifact.score_columns()
+    _check_servable(path, rejector, scores)
+    rule = None if budget is None else _rule(path, budget)
+    layout = Layout.described(artifact.manifest["features"]) if scores is None else layout_of(scores)
+    _check_columns(path, layout)
+    fitted = declared(rejector).fitted
+    classes = np.asarray(fitted.classes).tolist()
+    given = rejector, artifact.digest, layout, classes, artifact.manifest
+    if scores is not None:
+        return Model(*given, rule=rule, scores=scores)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _check_decides_numbers(path, rejector, layout)
-        needs_all = any(map(_needs_all, declared(rejector).fitted.detectors))
-        needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in (False, True)}
-    classes = np.asarray(declared(rejector).fitted.classes).tolist()
-    return Model(rejector, artifact.digest, layout, classes, artifact.manifest, needed)
+        if not layout.text:
+            _check_decides_numbers(path, rejector, layout)
+        needs_all = any(map(_needs_all, fitted.detectors))
+        forms = () if layout.documents else (False,) if layout.text else (False, True)
+        needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in forms}
+    return Model(*given, needed, rule, Ranges(layout, fitted.columns))
+
+
+def _rule(path: Path, budget: Budget) -> Rule:
+    if budget.rate is None or not 0 < budget.rate < 1:
+        raise ArtifactError(
+            f"{path} cannot be served: a gate has no periods, so its budget must be a share of the traffic "
+            "between 0 and 1. Fit RejectionBudget(rate=0.15), or write budget = 0.15 in the TOML file."
+        )
+    return Rule(budget.rate, budget.window or _WINDOW, calibration_ranks(budget.rejector))
+
+
+def calibration_ranks(rejector: Any) -> FloatArray:
+    """Return credibility and confidence of a sample of the calibration objects, none if there are none."""
+    declares = declared(rejector)
+    judges = declares.fitted.judges if declares.has_p_values else []
+    calibrations = [judge.calibration_ for judge in judges]
+    pairs = [credibility_and_confidence(each.p_values, each.predicted) for each in calibrations]
+    ranks = np.concatenate([np.empty((0, 2)), *map(np.column_stack, pairs)])
+    return sample_ranks(ranks[np.isfinite(ranks).all(axis=1)])
 
 
 def _check_decides_numbers(path: Path, rejector: Any, layout: Layout) -> None:
@@ -122,8 +174,23 @@ def _check_decides_numbers(path: Path, rejector: Any, layout: Layout) -> None:
             reason = first_line(error)
     raise ArtifactError(
         f"{path} cannot be served: its detector cannot decide rows of numbers ({reason}). If it was fitted "
-        "on text columns, encode them as numbers before the fit, or leave them out."
+        "on text, fit it again on a frame, and save it: the file then says which columns hold text."
     )
+
+
+def _check_columns(path: Path, layout: Layout) -> None:
+    """Raise if a column cannot be sent as JSON, or has a name that an export uses."""
+    for name in layout.names or ():
+        if layout.kinds.get(name) not in (None, "number", "boolean", "text"):
+            raise ArtifactError(
+                f"{path} cannot be served: its column {name!r} holds {layout.dtypes[name]}, which JSON does "
+                "not have. Make it a number or text before the fit."
+            )
+        if name.startswith("gate_"):
+            raise ArtifactError(
+                f"{path} cannot be served: its column {name!r} begins with gate_, as the columns do that the "
+                "gate adds to an export. Rename it before the fit."
+            )
 
 
 def _needed(rejector: Any, layout: Layout, is_sparse: bool, needs_all: bool) -> BoolArray:
@@ -135,8 +202,9 @@ def _needed(rejector: Any, layout: Layout, is_sparse: bool, needs_all: bool) -> 
     """
 
     def decides(value: float, columns: AnyArray) -> bool:
-        row = np.full((1, layout.width), value)
-        row[0, columns] = np.nan
+        row = np.full((1, layout.width), value, dtype=object if layout.text else float)
+        row[0, [name in layout.text for name in layout.names or ()]] = str(value)
+        row[0, columns] = None if layout.text else np.nan
         try:
             rejector.decide(sp.csr_matrix(row) if is_sparse else layout.rows(row))
         except (ValueError, TypeError):
@@ -171,15 +239,17 @@ def _needs_all(detector: Any) -> bool:
     return not (tags.input_tags.allow_nan or tags.no_validation)
 
 
-def _check_servable(path: Path, rejector: Any, manifest: dict[str, Any]) -> None:
-    declares, kind = declared(rejector), manifest["rejector"]
-    if declares.judges_scores:
-        raise ArtifactError(f"{path} judges scores, not objects: save an evaluator with its detector.")
+def _check_servable(path: Path, rejector: Any, scores: ScoreColumns | None) -> None:
+    declares, kind = declared(rejector), type(rejector).__name__
+    if declares.judges_scores != (scores is not None):
+        raise ArtifactError(f"{path} is refused: its manifest contradicts its {kind} about judging scores.")
+    if scores is not None and not np.array_equal(
+        np.unique(scores.classes), np.asarray(declares.fitted.classes)
+    ):
+        raise ArtifactError(f"{path} is refused: its columns of scores are of other classes.")
     if declares.depends_on_others:
         raise ArtifactError(
             f"{path} holds a {kind}, whose decision about an object depends on other objects. Save a "
-            "rejector that decides each object by itself, such as an InductiveEvaluator, or the rejector "
-            "inside a budget."
+            "rejector that decides each object by itself, such as an InductiveEvaluator, within a budget or "
+            "not."
         )
-    if manifest["features"]["count"] is None:
-        raise ArtifactError(f"{path} was fitted on texts: a gate serves only detectors of numbers.")

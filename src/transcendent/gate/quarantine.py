@@ -1,25 +1,29 @@
 """The quarantine as analysts see it: claim, label, skip, undo.
 
-An item waits or has a label. Claiming a waiting item holds it for the time of a lease. After that, others may
-claim it; no cleanup job is needed. Claims come in this order: the audit sample, rejected objects (least
-trusted first), skipped objects.
+An item waits, has a label, or is closed. Claiming a waiting item holds it for the time of a lease. After
+that, others may claim it; no cleanup job is needed. Claims come in this order: the audit sample, rejected
+objects (least trusted first), skipped objects.
 """
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import orjson
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
 from transcendent.gate.features import decode
 from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED
+from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
 MAX_CLAIMED = 100
+_MAX_NAMED = 200
 
 # The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
 # LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
@@ -36,8 +40,8 @@ UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :secon
 _SHOWN = """
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
-    payload.doubt, payload.p_values, payload.probability, payload.features, model.digest AS model,
-    model.classes
+    payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features,
+    model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
 """
@@ -52,7 +56,41 @@ _HELD = "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND
 _COUNTED = """
 SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
 """
+_OVER = "SELECT coalesce(sum(over), 0)::bigint FROM sender_day"
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
+# MATERIALIZED: for ORDER BY with LIMIT the planner might read the latest items until enough of them match. A
+# sender must not learn which accepted objects were drawn for the audit, so it sees only those with a label.
+_FOUND = """
+WITH found AS MATERIALIZED (
+    SELECT payload.*, item.model, item.received_at, item.state, item.held_until > now() AS is_held
+    FROM payload JOIN item ON item.id = payload.id
+    WHERE hashtextextended(object_id, 0) = hashtextextended(:object, 0) AND object_id = :object
+        AND (CAST(:sender AS text) IS NULL OR (sender = :sender AND (state = 1 OR NOT accepted)))
+)
+SELECT found.id AS item, found.object_id, found.sender, found.received_at, found.state, found.is_held,
+    found.label AS predicted, model.digest AS model, last.label, last.written_at AS labelled_at
+FROM found JOIN model ON model.id = found.model
+LEFT JOIN LATERAL (SELECT label, written_at FROM label WHERE item = found.id ORDER BY id DESC LIMIT 1) AS last
+    ON found.state = 1
+ORDER BY found.id DESC LIMIT :limit
+"""
+_CLOSE = """
+WITH chosen AS (
+    SELECT item.id FROM item JOIN model ON model.id = item.model
+    WHERE model.digest = :model AND item.id > :last AND state = 0
+        AND (held_until IS NULL OR held_until <= now())
+    ORDER BY item.id LIMIT :step FOR UPDATE OF item
+), history AS (
+    INSERT INTO label (item, object_id, action, reason, author)
+    SELECT id, object_id, 'close', 'retired', :who FROM payload JOIN chosen USING (id)
+)
+UPDATE item SET state = 2, holder = NULL, held_until = NULL FROM chosen WHERE item.id = chosen.id
+RETURNING item.id
+"""
+_TO_CLOSE = """
+SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model ON model.id = item.model
+WHERE digest = :model AND state = 0
+"""
 _ACTION = "id, action, label, reason, note, author, written_at"
 _HISTORY = f"SELECT {_ACTION} FROM label WHERE item = :item ORDER BY id"
 # The object's id is copied: labels outlive the payload, whose month may be dropped.
@@ -169,7 +207,7 @@ class Quarantine:
         """Take back the last label or skip, the analyst's own unless ``anyone``; the item waits again."""
         with self._engine.begin() as connection:
             state, last = _locked(connection, item), _last(connection, item)
-            if last is None or last["action"] == "undo":
+            if last is None or last["action"] not in ("label", "skip"):
                 raise ConflictError(f"item {item} has no label or skip to undo.")
             if last["author"] != who and not anyone:
                 raise ConflictError(
@@ -192,12 +230,55 @@ class Quarantine:
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
             return {**found[0], "history": [dict(row) for row in history]}
 
+    def find(self, object_id: str, sender: str | None = None) -> list[dict[str, Any]]:
+        """Return what became of the objects with an id, latest first: all of them, or those of a sender.
+
+        A sender does not learn the numbers of items, whose gaps would show the audit.
+        """
+        with self._engine.connect() as connection:
+            connection.execute(text(_BY_INDEX))
+            given = {"object": object_id, "sender": sender, "limit": MAX_CLAIMED}
+            rows = connection.execute(text(_FOUND), given).mappings().all()
+        found = []
+        for row in rows:
+            each = {name: row[name] for name in row if name not in ("state", "is_held")}
+            waits = "held" if row["is_held"] else "waiting"
+            each["state"] = (waits, "labelled", "closed")[row["state"]]
+            found.append(each if sender is None else {**each, "item": None})
+        return found
+
+    def close(self, model: str, who: str, step: int = 10_000) -> int:
+        """Close the waiting items of a model that nobody holds, and return their number."""
+        closed, last = 0, 0
+        while True:  # in steps, so that no transaction holds many locks
+            with self._engine.begin() as connection:
+                given = {"model": model, "who": who, "last": last, "step": step}
+                ids = connection.execute(text(_CLOSE), given).scalars().all()
+            if not ids:
+                return closed
+            closed, last = closed + len(ids), max(ids)
+
+    def to_close(self, digest: str) -> tuple[str, int, int]:
+        """Return the model whose digest begins so, and how many of its items wait, in all and held."""
+        with self._engine.connect() as connection:
+            sql = text("SELECT digest FROM model ORDER BY first_used")
+            known = connection.execute(sql).scalars().all()
+            found = [each for each in known if digest and each.startswith(digest)]
+            if len(found) != 1:
+                raise NoItemError(
+                    f"{len(found) or 'no'} models begin with {digest!r:.80}; those of the items are "
+                    f"{', '.join(each[:12] for each in known[-20:]) or 'none'}."
+                )
+            counted = connection.execute(text(_TO_CLOSE), {"model": found[0]}).one()
+        return found[0], counted[0], counted[1]
+
     def counts(self) -> dict[str, int]:
-        """Return the numbers of items that wait, are held, and have labels."""
+        """Count the items that wait, are held, have labels and are closed, and the objects over a cap."""
         with self._engine.connect() as connection:
             rows = connection.execute(text(_COUNTED)).all()
             connection.execute(text(_BY_INDEX))
             held, _ = connection.execute(text(_HELD)).one()
+            over = connection.execute(text(_OVER)).scalar_one()
         waiting = {tier: n for state, tier, n in rows if state == 0}
         return {
             "waiting": sum(waiting.values()),
@@ -206,6 +287,8 @@ class Quarantine:
             "skipped": waiting.get(SKIPPED, 0),
             "held": held,
             "labelled": sum(n for state, _, n in rows if state == 1),
+            "closed": sum(n for state, _, n in rows if state == 2),
+            "over": over,
         }
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
@@ -228,18 +311,57 @@ class Quarantine:
 def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     if not ids:
         return []
-    shown = []
-    for row in connection.execute(text(_SHOWN), {"ids": ids}).mappings():
-        positions, values = decode(bytes(row["features"]))
-        item = {name: row[name] for name in row if name not in ("features", "state")}
+    shown, rows = [], connection.execute(text(_SHOWN), {"ids": ids}).mappings().all()
+    # Apart from the items, since a model may have many names.
+    sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
+    models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
+    layouts = {digest: Layout.described(features) for digest, features in models}
+    for row in rows:
+        item = {name: row[name] for name in row if name not in ("features", "shown", "state")}
         item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
-        p_values = row["p_values"]
-        item["p_values"] = None if p_values is None else np.frombuffer(p_values, dtype="<f8").tolist()
+        if row["p_values"] is not None:
+            p_values = np.frombuffer(row["p_values"], dtype="<f8").tolist()
+            item["p_values"] = dict(zip(map(str, row["classes"]), p_values, strict=True))
+        item["context"] = None if row["context"] is None else orjson.loads(row["context"])
         item["audit"] = row["accepted"]
-        item["labelled"] = row["state"] == 1
-        item["positions"], item["values"] = positions.tolist(), values.tolist()
-        shown.append(item)
+        item["labelled"], item["closed"] = row["state"] == 1, row["state"] == 2
+        layout, encoded = layouts[row["model"]], bytes(row["features"])
+        of_item = _scores(layout, encoded, row["shown"]) if layout.scores else _features(layout, encoded)
+        shown.append(item | of_item)
     return shown
+
+
+def _features(layout: Layout, encoded: bytes) -> dict[str, Any]:
+    """Return the features of an item: all by name, or if there are many those that are not zero."""
+    positions, values = (each.tolist() for each in decode(encoded))
+    found: dict[str, Any] = dict.fromkeys(("positions", "values", "scores", "features"))
+    if layout.names is None:
+        return found | {"positions": positions, "values": values, "more_features": 0}
+    if layout.width <= _MAX_NAMED:
+        known = dict(zip(positions, values, strict=True))
+        positions, values = range(layout.width), [known.get(place, 0.0) for place in range(layout.width)]
+    left_out = max(0, len(positions) - _MAX_NAMED)
+    named = dict(zip((layout.names[position] for position in positions[:_MAX_NAMED]), values, strict=False))
+    for name, value in named.items():
+        if value != value:
+            named[name] = None
+        elif layout.kinds.get(name) == "boolean" and value is not None:
+            named[name] = bool(value)
+    return found | {"features": named, "more_features": left_out}
+
+
+def _scores(layout: Layout, encoded: bytes, sent: str | None) -> dict[str, Any]:
+    """Return the scores of an item by column, and the features that were sent to be shown."""
+    positions, values = decode(encoded)
+    known = dict(zip(positions.tolist(), values.tolist(), strict=True))
+    scores = {name: known.get(place, 0.0) for place, name in enumerate(layout.names or ())}
+    features = {} if sent is None else orjson.loads(sent)
+    return {
+        **dict.fromkeys(("positions", "values")),
+        "scores": {name: scores[name] for name in layout.scores},
+        "features": None if sent is None else dict(islice(features.items(), _MAX_NAMED)),
+        "more_features": max(0, len(features) - _MAX_NAMED),
+    }
 
 
 def _locked(connection: Connection, item: int) -> dict[str, Any]:
@@ -258,6 +380,8 @@ def _check_holder(state: dict[str, Any], who: str) -> None:
     """Raise unless the analyst holds the item. An expired lease counts until another analyst claims it."""
     if state["state"] == 1:
         raise ConflictError("the item already has a label: undo it first.")
+    if state["state"] == 2:
+        raise ConflictError("the item is closed.")
     if state["holder"] != who:
         other = f"{state['holder']} holds it" if state["holder"] and state["held"] else "claim it first"
         raise ConflictError(f"you do not hold the item: {other}.")

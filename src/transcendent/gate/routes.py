@@ -10,11 +10,12 @@ from fastapi.responses import StreamingResponse
 
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
-from transcendent.gate.export import export_labelled
+from transcendent.gate.export import ColumnsDifferError, export_labelled
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.readiness import Readiness
 from transcendent.gate.service import Service
 from transcendent.gate.settings import is_loopback
+from transcendent.gate.traffic import find_cutoff
 
 EVERYONE: frozenset[Role] = frozenset(["client", "analyst", "operator"])
 CLIENTS: frozenset[Role] = frozenset(["client", "operator"])
@@ -27,6 +28,7 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("GET", "/openapi.json"): EVERYONE,
     ("GET", "/v1/model"): EVERYONE,
     ("POST", "/v1/decisions"): CLIENTS,
+    ("GET", "/v1/cutoffs/{number}"): EVERYONE,
     ("GET", "/v1/quarantine"): ANALYSTS,
     ("POST", "/v1/quarantine/claim"): ANALYSTS,
     ("GET", "/v1/quarantine/held"): ANALYSTS,
@@ -37,6 +39,7 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/v1/quarantine/{item}/skip"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/undo"): ANALYSTS,
     ("GET", "/v1/labelled"): OPERATORS,
+    ("GET", "/v1/objects/{object_id}"): EVERYONE,
 }
 """Roles that may call a route; None means everybody. A route without a rule is always refused."""
 
@@ -45,7 +48,7 @@ _ANYONE = Caller("anyone", "client")
 
 async def authorise(request: Request) -> Caller:
     """Return the caller of a request if the route's rule allows it; raise otherwise."""
-    allowed = RULES.get((request.method, request.scope["route"].path), frozenset())
+    allowed = RULES.get((request.method, request.scope["route"].path_format), frozenset())
     if allowed is None:
         return _ANYONE
     caller = await _caller(request)
@@ -124,13 +127,15 @@ def openapi(request: Request, _: Who) -> Any:
 @router.get("/v1/model", response_model=wire.Served)
 async def model(request: Request, _: Who) -> Any:
     """Describe the model that decides."""
-    served = request.app.state.service.model
+    served, settings = request.app.state.service.model, request.app.state.settings
     return {
         "digest": served.digest,
         "rejector": served.manifest["rejector"],
+        "budget": None if served.rule is None else served.rule.rate,
         "classes": served.classes,
-        "features": {"count": served.layout.width, "names": served.layout.names},
+        "features": served.layout.description(),
         "created": served.manifest["created"],
+        "limits": {"objects": settings.max_objects, "bytes": settings.max_bytes},
     }
 
 
@@ -144,6 +149,15 @@ async def decide(request: Request, caller: Who) -> Response:
     status, body = await service.answer(await request.body(), caller.name)
     kind = "application/json" if status == 200 else "application/problem+json"
     return Response(body, status, media_type=kind)
+
+
+@router.get("/v1/cutoffs/{number}", response_model=wire.Cutoff)
+def cutoff(request: Request, _: Who, number: wire.ItemId) -> Any:
+    """Show a cutoff of a budget."""
+    found = find_cutoff(request.app.state.engine, number)
+    if found is None:
+        raise HTTPException(404, f"cutoff {number} does not exist.")
+    return found
 
 
 @router.get("/v1/quarantine", response_model=wire.QueueCounts)
@@ -200,11 +214,27 @@ def undo(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Undo) ->
     return quarantine.undo(caller.name, item, note=asked.note, anyone=caller.role == "operator")
 
 
+@router.get("/v1/objects/{object_id:path}", response_model=list[wire.KeptObject])
+def find(quarantine: Items, caller: Who, object_id: wire.ObjectId) -> Any:
+    """Show what became of an object: of the caller's own for clients, of any sender's for others."""
+    if found := quarantine.find(object_id, caller.name if caller.role == "client" else None):
+        return found
+    raise HTTPException(404, "no object with this id is kept: accepted objects are not, nor are old ones.")
+
+
 @router.get("/v1/labelled", response_class=StreamingResponse)
-def labelled(request: Request, _: Who) -> StreamingResponse:
-    """Return all labelled objects as a Parquet file."""
+def labelled(
+    request: Request, _: Who, model: wire.Digest = "", since: wire.Moment | None = None
+) -> StreamingResponse:
+    """Return labelled objects as a Parquet file: those of a model, or of all if their columns are equal.
+
+    With ``since``, only those labelled at a date or time, or later.
+    """
     file = tempfile.TemporaryFile()  # noqa: SIM115 - deleted with the last reference to it
-    export_labelled(request.app.state.engine, file)
+    try:
+        export_labelled(request.app.state.engine, file, model=model, since=since)
+    except ColumnsDifferError as error:
+        raise HTTPException(422, str(error)) from None
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return StreamingResponse(

@@ -19,9 +19,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from transcendent.decisions import DOUBTS, Decisions
 from transcendent.gate.batcher import Batcher
 from transcendent.gate.database import DatabaseError
-from transcendent.gate.features import Problems, read_rows
+from transcendent.gate.features import Group, Parsed, Problems
 from transcendent.gate.intake import Draw, Kept, keep, to_keep
 from transcendent.gate.model import Model
+from transcendent.gate.older import OlderItems
+from transcendent.gate.traffic import Counted, Ruling, Traffic
 from transcendent.tables.bad_rows import find_failing
 
 _MAX_DECIDED = 256 << 10  # bytes of requests that are decided in one call
@@ -54,6 +56,7 @@ class Pending:
     objects: list[Any] = field(default_factory=list)
     answer: tuple[int, bytes] = (500, b"")
     kept: list[Kept] = field(default_factory=list)
+    counted: Counted | None = None
     error: Exception | None = None
 
 
@@ -70,13 +73,16 @@ class Service:
         number: int,
         engine: Engine,
         draw: Draw,
+        traffic: Traffic | None = None,
         *,
         max_objects: int,
         timeout: float,
         max_waiting: int,
+        older: OlderItems | None = None,
     ) -> None:
         self.model = model
-        self._number, self._engine, self._draw = number, engine, draw
+        self._number, self._engine, self._draw, self._traffic = number, engine, draw, traffic
+        self._older = older
         self._small: list[Pending] = []
         self._took = math.inf
         self._max_objects, self._timeout, self._max_waiting = max_objects, timeout, max_waiting
@@ -90,7 +96,9 @@ class Service:
     @property
     def alive(self) -> bool:
         """Whether all threads are running."""
-        return all(thread.alive for thread in self._threads)
+        return all(thread.alive for thread in self._threads) and (
+            self._traffic is None or self._traffic.alive
+        )
 
     @property
     def committing_for(self) -> float:
@@ -102,6 +110,8 @@ class Service:
         """Finish the requests that wait, and stop."""
         for thread in self._threads:
             thread.close()
+        if self._traffic is not None:
+            self._traffic.close()
 
     async def answer(self, body: bytes, sender: str) -> tuple[int, bytes]:
         """Return the status and body of the answer to a request, or raise `RefusedError`."""
@@ -186,7 +196,8 @@ class Service:
     def _largest(self, job: Pending) -> float:
         """Return the largest absolute value in a request; infinity if a value is missing or unreadable."""
         try:
-            rows = [group.rows for group in read_rows(self.model.layout, job.objects).groups]
+            rows = [group.rows for group in self.model.read(job.objects).groups]
+            rows = [each.select_dtypes("number") if hasattr(each, "iloc") else each for each in rows]
             values = [np.abs(each.data if sp.issparse(each) else np.asarray(each)) for each in rows]
             return float(max((np.nan_to_num(each, nan=np.inf).max(initial=0) for each in values), default=0))
         except Exception:
@@ -214,39 +225,62 @@ class Service:
 
     def _pass_on(self, jobs: list[Pending]) -> None:
         self._committing.put([job for job in jobs if job.kept])
-        _finish([job for job in jobs if not job.kept])
+        self._finish([job for job in jobs if not job.kept])
 
     def _answer(self, jobs: list[Pending], *, search: bool = False) -> None:
         """Decide the objects of several requests, and set their answers."""
         model, objects = self.model, [each for job in jobs for each in job.objects]
-        parsed = read_rows(model.layout, objects)
-        answers: list[dict[str, Any] | None] = [None] * len(objects)
-        ends = np.cumsum([len(job.objects) for job in jobs])
-        kept: list[tuple[Pending, Kept]] = []
+        parsed = model.read(objects)
+        decided: list[tuple[Group, Decisions]] = []
         for read in parsed.groups:
             group = model.refuse_missing(read, parsed.problems)
             if len(group.places) == 0:
                 continue
-            found = model.search(group, parsed.problems) if search else [(group, model.decide(group.rows))]
-            for part, decisions in found:
-                places = part.places.tolist()
-                ids = [parsed.ids[place] for place in places]
-                for place, answer in zip(places, to_answers(ids, decisions), strict=True):
-                    answers[place] = answer
-                whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
-                senders = [job.sender for job in whose]
-                stored = to_keep(model, self._number, self._draw, ids, senders, part.rows, decisions)
-                kept += [(whose[place], each) for place, each in stored.items()]
+            decided += model.search(group, parsed.problems) if search else [(group, model.decide(group.rows))]
+        if self._traffic is None:
+            self._set_answers(jobs, parsed, Ruling(decided))
+            return
+        ruling = self._traffic.rule([(job.sender, len(job.objects)) for job in jobs], decided)
+        try:
+            self._set_answers(jobs, parsed, ruling)
+        except Exception:
+            self._traffic.release(ruling.counted)
+            raise
+        for job, counted in zip(jobs, ruling.counted, strict=True):
+            job.counted = counted
+
+    def _set_answers(self, jobs: list[Pending], parsed: Parsed, ruling: Ruling) -> None:
+        """Set the answers of requests, and what to keep."""
+        answers: list[dict[str, Any] | None] = [None] * len(parsed.ids)
+        ends = np.cumsum([len(job.objects) for job in jobs])
+        kept: list[tuple[Pending, Kept]] = []
+        for part, decisions in ruling.decided:
+            places = part.places.tolist()
+            ids = [parsed.ids[place] for place in places]
+            for place, answer in zip(places, to_answers(ids, decisions), strict=True):
+                answers[place] = {**answer, "kept": False} if place in ruling.over else answer
+            outside = {} if self.model.ranges is None else self.model.ranges.outside(part.rows)
+            for row, names in outside.items():
+                answers[places[row]] = {**(answers[places[row]] or {}), "outside": names}
+            whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
+            senders = [job.sender for job in whose]
+            origins = {i: parsed.origins[p] for i, p in enumerate(places) if p in parsed.origins}
+            given = self._number, self._draw, ids, senders, part.rows, decisions, ruling.cutoff
+            stored = to_keep(*given, origins=origins, older=self._older)
+            kept += [(whose[i], each) for i, each in stored.items() if places[i] not in ruling.over]
         start = 0
         for job, end in zip(jobs, ends.tolist(), strict=True):
             problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}
-            job.answer = write_answer(model.digest, answers[start:end], parsed.ids[start:end], problems)
+            ids = parsed.ids[start:end]
+            job.answer = write_answer(self.model.digest, answers[start:end], ids, problems, ruling.cutoff)
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
 
     def _commit(self, jobs: list[Pending]) -> None:
-        jobs = [job for job in jobs if not job.future.cancelled()]  # such as those that timed out
+        gone = [job for job in jobs if job.future.cancelled()]  # such as those that timed out
+        self._count(gone, answered=False)
+        jobs = [job for job in jobs if job not in gone]
         if not jobs:
             return
         self._commit_began = time.monotonic()
@@ -265,7 +299,20 @@ class Service:
                 job.error = error
         finally:
             self._commit_began = None
-        _finish(jobs)
+        self._finish(jobs)
+
+    def _finish(self, jobs: list[Pending]) -> None:
+        """Set the answers of requests, in one call of their event loop, and count those without an error."""
+        for answered in (True, False):
+            self._count([job for job in jobs if (job.error is None) == answered], answered=answered)
+        if jobs:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                jobs[0].future.get_loop().call_soon_threadsafe(_set_results, jobs)
+
+    def _count(self, jobs: list[Pending], *, answered: bool) -> None:
+        if self._traffic is not None:
+            counted = [job.counted for job in jobs if job.counted is not None]
+            self._traffic.finish(counted) if answered else self._traffic.release(counted)
 
 
 def _size(job: Pending) -> int:
@@ -278,13 +325,6 @@ def _split_outliers(jobs: list[Pending], sizes: list[float]) -> tuple[list[Pendi
     steps = np.diff(np.log1p(np.minimum(sizes, np.finfo(float).max))[order])
     above = 1 + int(np.argmax(steps[::-1][: max(1, len(jobs) // 2)]))
     return [jobs[i] for i in order[:-above]], [jobs[i] for i in order[-above:]]
-
-
-def _finish(jobs: list[Pending]) -> None:
-    """Set the answers of requests, in one call of their event loop."""
-    if jobs:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits
-            jobs[0].future.get_loop().call_soon_threadsafe(_set_results, jobs)
 
 
 def _set_results(jobs: list[Pending]) -> None:
@@ -355,11 +395,16 @@ def to_answers(ids: list[str], decisions: Decisions) -> list[dict[str, Any]]:
 
 
 def write_answer(
-    model: str, answers: list[dict[str, Any] | None], ids: list[Any], problems: Problems
+    model: str,
+    answers: list[dict[str, Any] | None],
+    ids: list[Any],
+    problems: Problems,
+    cutoff: int | None = None,
 ) -> tuple[int, bytes]:
     """Return status and body: 200, or 422 with the problems and the decisions about the other objects."""
+    decided = {"model": model, **({} if cutoff is None else {"cutoff": cutoff}), "decisions": answers}
     if not problems:
-        return 200, orjson.dumps({"model": model, "decisions": answers})
+        return 200, orjson.dumps(decided)
     errors = [
         {
             "field": _as_text(f"objects[{place}]" + (f".{problem.field}" if problem.field else "")),
@@ -370,7 +415,7 @@ def write_answer(
     ]
     detail = f"{len(errors)} of {len(answers)} objects cannot be decided; errors says why."
     details = {"title": "Unprocessable", "status": 422, "detail": detail, "errors": errors}
-    return 422, orjson.dumps({**details, "model": model, "decisions": answers})
+    return 422, orjson.dumps({**details, **decided})
 
 
 def _as_text(given: str) -> str:

@@ -49,8 +49,12 @@ class GateSettings(BaseSettings):
     audit: float = Field(0.01, ge=0, le=1, description="Share of accepted objects that is kept for an audit.")
     lease: float = Field(900, gt=0, description="Seconds for which a claimed item is held.")
     max_held: int = Field(200, ge=1, description="Limit on the items that one analyst holds.")
+    max_kept: int | None = Field(
+        None, ge=0, description="Limit on the rejected objects of one sender that are kept in a day (UTC)."
+    )
     labels: Annotated[list[str], NoDecode] = Field(
-        [], description="Labels to allow besides the classes; separated by spaces in the environment."
+        ["unclear"],
+        description="Labels to allow besides the classes; separated by spaces in the environment.",
     )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
@@ -59,7 +63,7 @@ class GateSettings(BaseSettings):
         5,
         ge=4,
         description="Database connections of a gate: one stores objects, one looks up tokens, one serves "
-        "`/readyz`, and the rest (at least one) serve everything else.",
+        "`/readyz` and moves the cutoff, and the rest (at least one) serve everything else.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The least severe messages that are logged."

@@ -1,10 +1,11 @@
 """Requests and responses of the API."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
+from transcendent._utils.dates import as_moment
 from transcendent.gate.features import LONGEST_ID
 from transcendent.gate.quarantine import LONGEST_LABEL, LONGEST_NOTE, MAX_CLAIMED
 
@@ -13,8 +14,11 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_LABEL,
 Short = Annotated[str, StringConstraints(max_length=LONGEST_LABEL, pattern=_PRINTABLE)]
 Note = Annotated[str, StringConstraints(max_length=LONGEST_NOTE, pattern=r"^[^\x00]*$")]
 ItemId = Annotated[int, Field(ge=0, lt=2**63)]
-ObjectId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]
+ObjectId = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=_PRINTABLE)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,64}$")]
 Number = float | None
+Cell = bool | float | str | None
+Moment = Annotated[datetime, BeforeValidator(as_moment)]
 
 
 class Message(BaseModel):
@@ -23,32 +27,45 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Dense(Message):
-    """An object with one value per feature."""
+class Sent(Message):
+    """An object to decide about, and what analysts are shown beside its features."""
 
     id: ObjectId
+    context: dict[str, Any] | None = None
+    seen_at: datetime | None = None
+
+
+class Dense(Sent):
+    """An object with one value per feature."""
+
     values: list[Number]
 
 
-class Sparse(Message):
+class Sparse(Sent):
     """An object with the features that are not zero."""
 
-    id: ObjectId
     positions: list[Annotated[int, Field(ge=0)]]
     values: list[Number]
 
 
-class Named(Message):
+class Named(Sent):
     """An object with values by feature name."""
 
-    id: ObjectId
-    features: dict[str, Number]
+    features: dict[str, Cell]
+
+
+class Scored(Sent):
+    """An object with a detector's scores by column, its label, and features to show."""
+
+    scores: dict[str, float]
+    label: str | float | bool | None = None
+    features: dict[str, Cell] | None = None
 
 
 class DecideRequest(Message):
     """Objects to decide about."""
 
-    objects: list[Dense | Sparse | Named]
+    objects: list[Dense | Sparse | Named | Scored]
 
 
 def objects_schema() -> dict[str, Any]:
@@ -68,12 +85,15 @@ class Decision(BaseModel):
     confidence: float
     votes: int | None
     doubt: str | None
+    kept: bool = True
+    outside: list[str | int] | None = None
 
 
 class Decided(BaseModel):
-    """Decisions in the order of the objects."""
+    """Decisions in the order of the objects, and the cutoff by which a budget made them."""
 
     model: str
+    cutoff: int | None = None
     decisions: list[Decision]
 
 
@@ -93,6 +113,7 @@ class ProblemDetails(BaseModel):
     detail: str
     errors: list[FieldError] | None = None
     model: str | None = None
+    cutoff: int | None = None
     decisions: list[Decision | None] | None = None
 
 
@@ -141,7 +162,12 @@ class Action(BaseModel):
 
 
 class Item(BaseModel):
-    """An object in the quarantine."""
+    """An object in the quarantine.
+
+    Features that are not zero are given by name, and ``more_features`` is the number of those left out. If
+    the model has no names, they are given by position. If the model judges scores, ``scores`` has them, and
+    features are those that were sent to be shown.
+    """
 
     id: int
     object_id: str
@@ -153,16 +179,23 @@ class Item(BaseModel):
     accepted: bool
     audit: bool
     labelled: bool
+    closed: bool
     credibility: float
     confidence: float
     votes: int | None
     doubt: str | None
-    p_values: list[float] | None
+    p_values: dict[str, float] | None
     probability: float
     model: str
+    cutoff: int | None
     classes: list[str | int | float | bool]
-    positions: list[int]
-    values: list[Number]
+    positions: list[int] | None
+    values: list[Number] | None
+    scores: dict[str, float] | None
+    features: dict[str, Cell] | None
+    more_features: int
+    context: dict[str, Any] | None
+    seen_at: datetime | None
 
 
 class ShownItem(Item):
@@ -183,6 +216,20 @@ class ClaimedItems(BaseModel):
     next_free: datetime | None
 
 
+class KeptObject(BaseModel):
+    """What became of an object. ``item`` is null for clients."""
+
+    item: int | None
+    object_id: str
+    sender: str
+    received_at: datetime
+    predicted: str
+    model: str
+    state: Literal["waiting", "held", "labelled", "closed"]
+    label: str | None
+    labelled_at: datetime | None
+
+
 class ItemIds(BaseModel):
     """Ids of items."""
 
@@ -190,7 +237,10 @@ class ItemIds(BaseModel):
 
 
 class QueueCounts(BaseModel):
-    """The numbers of items that wait, in all and by tier, are held, and have labels."""
+    """The numbers of items that wait, in all and by tier, are held, have labels, and are closed.
+
+    ``over`` is the number of rejected objects that were not kept, because of `max_kept`.
+    """
 
     waiting: int
     audit: int
@@ -198,6 +248,15 @@ class QueueCounts(BaseModel):
     skipped: int
     held: int
     labelled: int
+    closed: int
+    over: int
+
+
+class Limits(BaseModel):
+    """Limits on the objects and bytes of a request."""
+
+    objects: int
+    bytes: int
 
 
 class Served(BaseModel):
@@ -205,9 +264,27 @@ class Served(BaseModel):
 
     digest: str
     rejector: str
+    budget: float | None
     classes: list[str | int | float | bool]
     features: dict[str, Any]
     created: str
+    limits: Limits
+
+
+class Cutoff(BaseModel):
+    """What decided: objects that rank lower were rejected, and a share of those that tie with it.
+
+    Without a rank, all objects tied. ``decided`` and ``rejected`` are the counts that it was made from.
+    """
+
+    number: int
+    model: str
+    rank: float | None
+    second: float | None
+    share: float
+    decided: int
+    rejected: int
+    made_at: datetime
 
 
 class Health(BaseModel):

@@ -18,7 +18,7 @@ from transcendent._utils.arrays import (
     labels_to_fit,
     warn_of_other_order,
 )
-from transcendent.decisions import Answers, Decisions, Fitted, Learner, Rejector
+from transcendent.decisions import Answers, Decisions, Fitted, InWords, Learner, Rejector
 from transcendent.judging.calibration import Calibration, CalibrationLabel, warn_if_coarse, warn_if_reversed
 from transcendent.judging.doubt import kinds_of_doubt
 from transcendent.judging.pvalues import Form, credibility_and_confidence
@@ -182,6 +182,12 @@ class ScoreEvaluator(Rejector, BaseEstimator):
             return super().fitted
         results = [self.result_] if hasattr(self, "result_") else []
         return replace(super().fitted, judges=[self], results=results, lacks_thresholds=not results)
+
+    def in_words(self, n_classes: int) -> InWords:
+        """Return how it judges, and which answers its thresholds reject."""
+        search = resolve_search(self.search, n_classes)
+        judges = "judges a detector's answers by its scores alone, compared with those of the training window"
+        return InWords(judges, search.in_words, search.under_drift, search.promised_error)
 
     def what_learns(self, wanted: Learner) -> Literal["nothing"]:  # noqa: ARG002
         """Return ``"nothing"``: there are no models."""

@@ -40,6 +40,11 @@ class Measure(BaseEstimator, ABC):
         """Return finite (n, classes) nonconformity scores, columns in the order of ``estimator.classes_``."""
 
     @property
+    def in_words(self) -> str:
+        """Its name, as part of a sentence."""
+        return f"the measure {type(self).__name__}"
+
+    @property
     def n_members(self) -> int | None:
         """Number of members of a combined measure, whose scores are (n, classes, members); else None."""
         return None
@@ -75,6 +80,11 @@ class FunctionMeasure(Measure):
 
     def __init__(self, function: Callable[[Any, Any], Any]) -> None:
         self.function = function
+
+    @property
+    def in_words(self) -> str:
+        """The name of the function."""
+        return f"the measure {getattr(self.function, '__name__', self.function)}"
 
     def scores(self, estimator: Any, X: Any) -> FloatArray:
         """Call the function."""

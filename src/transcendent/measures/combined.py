@@ -61,6 +61,11 @@ class CombinedMeasure(Measure):
         self.random_state = random_state
 
     @property
+    def in_words(self) -> str:
+        """The number of measures."""
+        return f"{len(self.measures)} measures together"
+
+    @property
     def needs_rows(self) -> bool:  # type: ignore[override]
         """Whether any member learns from rows; ``"auto"`` may stand for one that does."""
         return any(_of(member, "needs_rows", member == "auto") for member in self.measures)

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from transcendent._utils.arrays import (
     divide,
     mean_of_defined,
 )
+from transcendent._utils.checks import check_choices
 from transcendent._utils.text import suggestion
 
 Subset = Literal["kept", "rejected"]
@@ -93,8 +94,7 @@ class _OfSubset(Metric):
     of: Subset
 
     def __post_init__(self) -> None:
-        if self.of not in get_args(Subset):
-            raise ValueError(f"of must be one of {get_args(Subset)}, not {self.of!r}.")
+        check_choices(Subset, of=self.of)
 
     @property
     def higher_is_better(self) -> bool:

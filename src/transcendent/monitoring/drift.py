@@ -4,12 +4,13 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple, Self, cast, get_args
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.arrays import AnyArray, take_rows
+from transcendent._utils.checks import check_choices
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import digest
 from transcendent.decisions import Answers, Decisions, declared
@@ -37,9 +38,8 @@ class Settings(NamedTuple):
 
     def checked(self) -> "Settings":
         """Return the settings with plain numbers; raise on unknown ones."""
-        for name, known in {"betting": get_args(Betting), "rule": get_args(Rule)}.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {known}, not {getattr(self, name)!r}.")
+        check_choices(Betting, betting=self.betting)
+        check_choices(Rule, rule=self.rule)
         if not isinstance(self.threshold, int | float | np.number) or not 1 < self.threshold < math.inf:
             raise ValueError(f"threshold must be a finite number of more than 1, not {self.threshold!r}.")
         if not isinstance(self.random_state, int | np.integer):
@@ -59,7 +59,8 @@ class DriftMonitor:
     credibility among 30% of the calibration objects is ranked among the other 70% and all earlier objects
     with the same predicted label. Ties are broken at random.
 
-    Create one by `DriftMonitor.of`.
+    Create one by `DriftMonitor.of`. Of a budget it watches the evaluator inside; ``rejections`` then counts
+    what the evaluator's own thresholds would reject, since the budget fixes what is rejected.
 
     Attributes
     ----------
@@ -95,6 +96,7 @@ class DriftMonitor:
     def __init__(self, rejector: Any, settings: Settings) -> None:
         self.rejector = rejector
         self.settings = settings.checked()
+        self._evaluator = declared(rejector).without_budget
         self._judge = judge_of(rejector)
         calibration, seed = self._judge.calibration_, self.settings.random_state
         self._watched = self._judge, calibration, self._judge.result_
@@ -124,7 +126,7 @@ class DriftMonitor:
 
         Parameters
         ----------
-        rejector : InductiveEvaluator or ScoreEvaluator
+        rejector : InductiveEvaluator or ScoreEvaluator, or a budget of one
             The rejector.
         betting : {"jumper", "mixture"}
             How to bet against "nothing has changed": the simple jumper, which adapts, or the mixture of all
@@ -141,14 +143,16 @@ class DriftMonitor:
         """
         monitor = cls(rejector, Settings(betting, rule, threshold, random_state))
         if X is not None:
-            if rejector.judges_scores:
+            if monitor._evaluator.judges_scores:
                 raise ValueError("a rejector that judges scores has no features to compare: leave out X.")
-            rejector.answer(take_rows(X, slice(0, 1)))  # raises if the columns are not those of fit
+            monitor._evaluator.answer(take_rows(X, slice(0, 1)))  # raises if the columns are not those of fit
             monitor._features = Features.of(X)
         return monitor
 
     def update(self, X: Any) -> Decisions:
         """Decide on objects, in order of arrival, and add them to the evidence.
+
+        Each call is one period of a `RejectionBudget`.
 
         Parameters
         ----------
@@ -156,11 +160,12 @@ class DriftMonitor:
             The rows, or the detector's answers for them; a `ScoreEvaluator` needs answers.
         """
         self._check_same()
-        answers = X if isinstance(X, Answers) else self.rejector.answer(X)
+        answers = X if isinstance(X, Answers) else self._evaluator.answer(X)
         codes, scores = self._judge.check(answers)
+        decisions = self._judge.judge(codes, scores)
+        made = declared(self.rejector).within_budget(decisions)  # first, since it may refuse a small period
         if self._features is not None and answers is not X:
             self._features.update(X)
-        decisions = self._judge.judge(codes, scores)
         levels = to_levels(self._reference.credibility(codes, scores))
         p = self._stream.update(codes, levels)
         values = self._evidence.update(codes, p)
@@ -168,7 +173,7 @@ class DriftMonitor:
             log_value=values, rejected=self.rejections.rejected + np.cumsum(decisions.rejected)
         )
         self.rejections.update(decisions.rejected)
-        return replace(decisions, index=answers.index)
+        return replace(made, index=answers.index)
 
     def _check_same(self) -> None:
         """Raise if the rejector has changed since the monitor started."""
@@ -179,6 +184,11 @@ class DriftMonitor:
                 "the rejector has changed since the monitor started (it learnt, or has new thresholds or "
                 "calibration objects): start a new one by DriftMonitor.of."
             )
+
+    @property
+    def watches_budget(self) -> bool:
+        """Whether a budget decides, and ``rejections`` counts what the thresholds would reject."""
+        return self._evaluator is not self.rejector
 
     @property
     def n(self) -> int:
@@ -293,7 +303,7 @@ class DriftMonitor:
             f"DriftMonitor: {self.n:,} objects, {alarm}\n"
             f"  evidence e^{self.log_value:.1f}, alarm at e^{math.log(self.settings.threshold):.1f} "
             f"({self.settings.rule}, {self.settings.betting})\n"
-            f"  {self.rejections!r}"
+            f"  {'without the budget: ' if self.watches_budget else ''}{self.rejections!r}"
         )
 
 
@@ -301,8 +311,9 @@ def judge_of(rejector: Any) -> ScoreEvaluator:
     """Return the judge of a rejector that can be monitored."""
     if not declared(rejector).can_be_monitored:
         raise ValueError(
-            f"a monitor watches an InductiveEvaluator or a ScoreEvaluator, not {type(rejector).__name__}: "
-            "it needs calibration objects that the detector has not seen, and an unchanged decide."
+            "a monitor watches an InductiveEvaluator or a ScoreEvaluator, also in a budget, not "
+            f"{type(declared(rejector).without_budget).__name__}: it needs calibration objects that the "
+            "detector has not seen, and an unchanged decide."
         )
     check_is_fitted(rejector)
     (judge,) = declared(rejector).fitted.judges

@@ -35,6 +35,8 @@ class MonitorDisplay(Display):
         Number of objects at the end of each bin, and the share rejected in it.
     calibrated, expected : float
         Share rejected in calibration, and the largest share expected without drift.
+    watches_budget : bool
+        Whether a budget decides, so that ``rejection_rate`` is what thresholds would reject.
     labels, error, low, high : arrays of shape (batches,)
         Number of accepted answers audited so far, the error among them, and its interval; empty without a
         `HarmMonitor`.
@@ -64,6 +66,7 @@ class MonitorDisplay(Display):
     rejection_rate: FloatArray
     calibrated: float
     expected: float
+    watches_budget: bool
     labels: IntArray
     error: FloatArray
     low: FloatArray
@@ -95,6 +98,7 @@ class MonitorDisplay(Display):
             rejection_rate=np.diff(rejected[ends]) / np.diff(n[ends]),
             calibrated=drift.rejections.calibrated,
             expected=drift.rejections.expected,
+            watches_budget=drift.watches_budget,
             promised=math.nan if harm is None else harm.promised,
             **audited,
         )
@@ -125,7 +129,7 @@ class MonitorDisplay(Display):
         ax.axhline(self.calibrated, color=base.GREEN, linewidth=1, label="in calibration")
         ax.axhline(self.expected, **_LIMIT, label="most it explains")
         ax.set_ylim(0, min(1.03, 1.15 * max(self.rejection_rate.max(), self.expected)))
-        base.dress(ax, x="objects", y="share rejected")
+        base.dress(ax, x="objects", y="below thresholds" if self.watches_budget else "share rejected")
         base.legend_above(ax)
 
     def _draw_error(self, ax: Any) -> None:

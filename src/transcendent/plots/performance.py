@@ -11,7 +11,7 @@ from transcendent.plots import base
 from transcendent.plots.base import Display
 from transcendent.temporal.result import Backtest
 
-_WORDS = {
+METRIC_WORDS = {
     "f1": "F1",
     "error": "error rate",
     "fpr": "false positive rate",
@@ -132,7 +132,7 @@ class PerformanceDisplay(Display):
         if self.metric not in ("objects", "errors"):
             base.show_shares(upper)
         base.show_shares(lower)
-        base.dress(upper, y=_WORDS.get(self.metric, self.metric), title=self.rejector)
+        base.dress(upper, y=METRIC_WORDS.get(self.metric, self.metric), title=self.rejector)
         base.dress(lower, y="share\nrejected")
         lower.set_xlabel(base.with_note(lower, "period", base.gaps(series, self.periods)))
         for ax in axes:

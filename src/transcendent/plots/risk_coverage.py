@@ -12,15 +12,15 @@ from transcendent.metrics.ranking import RiskCoverage
 from transcendent.plots.base import BLACK, COLOURS, LINES, MARKERS, Display, dress, legend_beside, with_note
 from transcendent.temporal.result import Backtest
 
-_CHOSEN = {"fillstyle": "none", "markeredgewidth": 1.8, "markersize": 10, "zorder": 3}
+CHOSEN = {"fillstyle": "none", "markeredgewidth": 1.8, "markersize": 10, "zorder": 3}
 
 
 @dataclass(eq=False)
 class RiskCoverageDisplay(Display):
     """Error among the kept objects if every period kept the same share, most trusted first.
 
-    A lower curve is a better ranking. The large marker shows what the rejector's own thresholds gave. It can
-    be off the curve, since thresholds are per class and keep different shares in different periods.
+    A lower curve is a better ranking. The large marker shows what the rejector itself kept. It can be off the
+    curve, since thresholds are per class and keep different shares in different periods.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class RiskCoverageDisplay(Display):
     aurc : array of shape (rejectors,)
         Area under the curve, as in ``Backtest.summary``.
     chosen_coverage, chosen_risk : arrays of shape (rejectors,)
-        Coverage and risk of the rejectors' own thresholds; risk is NaN if they kept nothing.
+        Coverage and risk of what the rejectors themselves keep; risk is NaN if that is nothing.
 
     Examples
     --------
@@ -82,8 +82,8 @@ class RiskCoverageDisplay(Display):
             style = {"color": colour, "linewidth": 1.4, "linestyle": LINES[i % len(LINES)]}
             markers = {"marker": marker, "markersize": 3.5, "markevery": (4 + 3 * i % 10, 10)}
             ax.plot(self.coverage, self.risk[i], label=label, **style, **markers)
-            ax.plot(self.chosen_coverage[i], self.chosen_risk[i], marker, color=colour, **_CHOSEN)
-        ax.plot([], [], "o", color=BLACK, label="with its own\nthresholds", **_CHOSEN)
+            ax.plot(self.chosen_coverage[i], self.chosen_risk[i], marker, color=colour, **CHOSEN)
+        ax.plot([], [], "o", color=BLACK, label="as it rejects", **CHOSEN)
         ax.set_xlim(0, 1.02)
         ax.set_ylim(bottom=0)
         coverage = with_note(ax, "coverage: share of every period that is kept", self._note())

@@ -34,8 +34,14 @@ class Figure:
 
 
 def draw_figures(f: Findings) -> dict[str, list[Figure]]:
-    """Draw rejectors over time, risk and coverage and, if a monitor ran, evidence of drift."""
-    planned = {"over_time": _over_time(f), "risk": [_risk(f)], "evidence": _evidence(f)}
+    """Draw staffing, rejectors over time, risk and coverage and, if a monitor ran, evidence of drift."""
+    planned = {
+        "staffing": [_staffing(f)] if f.overall.errors else [],
+        "together": [_together(f)] if len(f.over_time) > 1 else [],
+        "over_time": _over_time(f),
+        "risk": [_risk(f)],
+        "evidence": _evidence(f),
+    }
     return {
         section: [
             Figure(name, title, caption, *_drawn(display, name, height))
@@ -57,10 +63,45 @@ def _over_time(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
         yield f"over-time-{i}", name, caption, display, 3.7
 
 
-def _risk(f: Findings) -> tuple[str, str, str, Display, float]:
-    # Matplotlib leaves labels that begin with an underscore out of legends.
+def _legend_names(f: Findings) -> tuple[str, ...]:
+    """Return the names of the rejectors that are drawn, as legends show them."""
     labels = [plain(name, 18) for name in rejector_names(f)[: len(f.risk.rejectors)]]
-    display = replace(f.risk, rejectors=tuple(f" {n}" if n.startswith("_") else n for n in labels))
+    # Matplotlib leaves labels that begin with an underscore out of legends.
+    return tuple(f" {n}" if n.startswith("_") else n for n in labels)
+
+
+def _staffing(f: Findings) -> tuple[str, str, str, Display, float]:
+    display = replace(f.staffing, rejectors=_legend_names(f))
+    caption = (
+        f"Share of the detector's errors that people see if they look at the least trusted objects of every "
+        f"{f.unit}, against the objects they look at a {f.staffing.unit}, at {f.minutes:g} minutes each. "
+        "Large markers show what the rejectors themselves reject; the dotted line is a look at objects drawn "
+        f"at random. {_not_drawn(f)}"
+    )
+    return "staffing", "Staffing", caption.strip(), display, 2.8
+
+
+def _together(f: Findings) -> tuple[str, str, str, Display, float]:
+    c = f.comparison
+    positive = None if c.positive is None else plain(c.positive, _MAX_LABEL)
+    periods = tuple(plain(period, _MAX_LABEL) for period in c.periods)
+    display = replace(c, rejectors=_legend_names(f), positive=positive, periods=periods)
+    metric = "F1" if c.metric == "f1" else "Error rate"
+    of_positive = "" if positive is None else f" and of class {positive}"
+    caption = (
+        f"{metric} of the answers that each rejector keeps, beside that of all answers of the first one's "
+        f"detector; below, the share of all objects{of_positive} that it rejects. {_not_drawn(f)}"
+    )
+    return "together", "All rejectors", caption.strip(), display, 3.7 if positive is None else 4.6
+
+
+def _not_drawn(f: Findings) -> str:
+    drawn = len(f.risk.rejectors)
+    return f"The first {drawn} of {len(f.rejectors)} rejectors are drawn." if len(f.rejectors) > drawn else ""
+
+
+def _risk(f: Findings) -> tuple[str, str, str, Display, float]:
+    display = replace(f.risk, rejectors=_legend_names(f))
     return "risk", "Risk and coverage", _risk_caption(f), display, 2.8
 
 
@@ -77,6 +118,8 @@ def _evidence(f: Findings) -> Iterator[tuple[str, str, str, Display, float]]:
         f"Evidence, after each {f.unit}, that objects are not like calibration objects; while they are, the "
         "probability that it ever reaches 100 is at most 1%. Values far above the alarm are drawn at the top."
     )
+    if len(f.seeds) > 1:
+        caption += " Means over seeds, of logarithms."
     yield "evidence", "Evidence of drift", caption, display, 2.8
 
 
@@ -93,7 +136,8 @@ def _over_time_caption(f: Findings, display: PerformanceDisplay, name: str) -> s
     low, high = percent(np.nanmin(display.rejection_rate)), percent(np.nanmax(display.rejection_rate))
     sentences.append(f"Rejected: {low if low == high else f'{low} to {high}'} of a {period}.")
     if display.interval is not None:
-        sentences.append("Shaded: 95% bootstrap interval over objects.")
+        shaded = "range over seeds" if len(f.seeds) > 1 else "95% bootstrap interval over objects"
+        sentences.append(f"Shaded: {shaded}.")
     if f.step > 1:
         sentences.append(
             f"There are too many {f.unit}s to draw one by one: they are in {len(f.by_period)} groups of "
@@ -116,7 +160,7 @@ def _course(values: FloatArray, periods: Sequence[str], metric: str, period: str
 def _risk_caption(f: Findings) -> str:
     sentences = [
         "Error rate of the kept answers if every period kept the same share, most trusted first. "
-        "A lower curve is a better ranking. Large markers show the rejectors' own thresholds."
+        "A lower curve is a better ranking. Large markers show what the rejectors themselves keep."
     ]
     drawn = len(f.risk.rejectors)
     if drawn > 1:
@@ -125,9 +169,7 @@ def _risk_caption(f: Findings) -> str:
             f"Lowest on average over all shares: {rejector_names(f)[best]} "
             f"(AURC {f.risk.aurc[best]:.4f}). Rejectors may also differ in their detectors."
         )
-    if len(f.rejectors) > drawn:
-        sentences.append(f"The first {drawn} of {len(f.rejectors)} rejectors are drawn.")
-    return " ".join(sentences)
+    return " ".join([*sentences, _not_drawn(f)]).strip()
 
 
 def _drawn(display: Display, name: str, height: float) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The report page of a backtest."""
 
+import math
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,23 +11,41 @@ from transcendent._utils.extras import extra
 from transcendent._utils.files import write_whole
 from transcendent.report import words
 from transcendent.report.figures import draw_figures
-from transcendent.report.findings import find
-from transcendent.report.results import alarm_results, class_results, period_results, summary_results
+from transcendent.report.findings import MAX_DRAWN, find
+from transcendent.report.results import (
+    alarm_results,
+    class_results,
+    period_results,
+    staffing_results,
+    summary_results,
+)
+from transcendent.report.workload import broken_promise, paid_by, workload, workload_tile
+from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest
 
 
-def render_report(result: Backtest, *, title: str | None = None) -> str:
+def render_report(
+    result: Backtest | RepeatedBacktest,
+    *,
+    title: str | None = None,
+    minutes: float = 5.0,
+    lead: Sequence[tuple[str, str]] = (),
+) -> str:
     """Return one self-contained HTML page about a finished backtest.
 
-    It opens with a sentence about the first rejector. The page loads nothing, has no scripts, stays below
-    3 MB, and states what it leaves out.
+    It opens with a sentence about the first rejector, and with the objects a month that people have to look
+    at. The page loads nothing, has no scripts, stays below 3 MB, and states what it leaves out.
 
     Parameters
     ----------
-    result : Backtest
-        The result of `backtest` or `Backtest.load`.
+    result : Backtest or RepeatedBacktest
+        The result of `backtest` or `Backtest.load`; of several seeds, means are reported, with ±.
     title : str or None
-        Title of the page; by default it names the first rejector.
+        Title of the page; by default that of the backtest, or one that names the first rejector.
+    minutes : float
+        Minutes to look at one object, for the hours that rejected objects take.
+    lead : sequence of pairs of str
+        Headings and sentences to open the page with.
 
     Examples
     --------
@@ -39,21 +59,22 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     >>> render_report(result, title="Spam filter").splitlines()[0]
     '<!doctype html>'
     """
-    if not isinstance(result, Backtest):
-        raise ValueError(
-            f"result must be one Backtest, not {type(result).__name__}; of several seeds pass one, "
-            "repeated.results[seed]."
-        )
+    if not isinstance(result, Backtest | RepeatedBacktest):
+        raise TypeError(f"result must be a Backtest or a RepeatedBacktest, not {type(result).__name__}.")
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"minutes must be the time to look at one object, more than 0, not {minutes!r}.")
     jinja = extra("jinja2", "report")
     environment = jinja.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )
     source = files("transcendent.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    f = find(result)
+    f = find(result, minutes)
     page: str = environment.from_string(source).render(
         title=words.title(f, title),
+        lead=lead,
         scope=words.scope(f),
         verdict=words.verdict(f),
+        sentences=words.sentences(f)[:MAX_DRAWN],
         at_same_rate=words.at_same_rate(f),
         others_at_same_rate=words.others_at_same_rate(f),
         uneven=words.uneven(f),
@@ -63,7 +84,12 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
         checked="biases" in f.manifest,
         limits=words.limits(f),
         manifest=words.manifest(f),
+        workload=workload(f),
+        to_look_at=workload_tile(f),
+        paid_by=paid_by(f),
+        broken_promise=broken_promise(f),
         not_drawn=len(f.rejectors) - len(f.over_time),
+        by_looks=staffing_results(f),
         summary=summary_results(f),
         by_class=class_results(f),
         by_period=period_results(f),
@@ -73,12 +99,20 @@ def render_report(result: Backtest, *, title: str | None = None) -> str:
     return page
 
 
-def write_report(result: Backtest, path: Any, *, title: str | None = None, verbose: bool = True) -> Path:
+def write_report(
+    result: Backtest | RepeatedBacktest,
+    path: Any,
+    *,
+    title: str | None = None,
+    minutes: float = 5.0,
+    lead: Sequence[tuple[str, str]] = (),
+    verbose: bool = True,
+) -> Path:
     """Write the page of `render_report` to a file, completely or not at all; return its path.
 
     Parameters
     ----------
-    result, title
+    result, title, minutes, lead
         As for `render_report`.
     path : path
         The file. An existing file is replaced, and a missing folder is created.
@@ -87,7 +121,7 @@ def write_report(result: Backtest, path: Any, *, title: str | None = None, verbo
     """
     target = Path(path)
     with parallel.working("writing the page", verbose=verbose):
-        page = render_report(result, title=title)
+        page = render_report(result, title=title, minutes=minutes, lead=lead)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page.encode())
     return target

@@ -41,6 +41,8 @@ def as_svg(figure: Any, axes: Sequence[Any], name: str) -> str:
 def _legend_over(ax: Any, width: float) -> int:
     """Put a legend above the axes, in as many columns as fit, and return its height in lines."""
     handles, labels = ax.get_legend_handles_labels()
+    if not labels:
+        return 0
     lines = [label.split("\n") for label in labels]
     longest = max(len(line) for entry in lines for line in entry)
     columns = min(max(1, int(13 * width) // (longest + 7)), 4)

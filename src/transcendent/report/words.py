@@ -1,42 +1,34 @@
 """Sentences of the page, and how it writes names and numbers."""
 
 import math
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from transcendent._utils.arrays import FloatArray
 from transcendent._utils.listing import figure
 from transcendent._utils.text import counted, shorten
 from transcendent.report.findings import Findings
 
 UNDEFINED = "–"
+FEW_OBJECTS = 20
 
-_EVALUATORS = {
-    "ICE": (
-        "InductiveEvaluator",
-        "inductive conformal evaluator, calibrated on training objects that its detector was not fitted on",
-    ),
-    "CCE": ("CrossConformalEvaluator", "cross-conformal evaluator, a vote of several inductive ones"),
-    "TCE": (
-        "TransductiveEvaluator",
-        "transductive conformal evaluator, calibrated on all training objects, each scored by a detector "
-        "fitted without it",
-    ),
-}
 _F1 = "harmonic mean of precision (share of alarms that are right) and recall (share of positives found)"
+_CREDIBILITY = "how well an object fits the class of its answer, among calibration objects; low is strange"
 _AURC = "area under the risk–coverage curve: mean error of the kept over all rejection rates; 0 is best"
 _FEW_ERRORS = 20
+_MAX_CLASSES_NAMED = 3
 _MAX_NAME = 48
 _MAX_TITLE = 160
+_MAX_SENTENCE = 500
 _MAX_MESSAGE = 1_000
 _MAX_VALUE = 4_000
 _MAX_MANIFEST = 100_000
 
 
 def title(f: Findings, given: str | None) -> str:
-    """Return the given title, or one that names the first rejector."""
-    if given:
-        return plain(given, _MAX_TITLE)
+    """Return the given title, that of the backtest, or one that names the first rejector."""
+    if given or f.title:
+        return plain(given or f.title, _MAX_TITLE)
     first, *others = rejector_names(f)
     and_others = f" and {counted(len(others), 'other rejector')}" if others else ""
     return f"Backtest of {first}{and_others}"
@@ -53,17 +45,39 @@ def scope(f: Findings) -> str:
     ]
     if positive := positive_name(f):
         facts.append(f"positive class {positive}")
-    if description := (f.manifest.get("rejectors") or {}).get(f.rejectors[0].name):
-        facts.append(plain(description, _MAX_TITLE))
     if (train := f.manifest.get("train")) is not None:
-        facts.append(f"trained on {_training(train)}")
+        recent = ", the most recent of which calibrate" if f.manifest.get("chronological") else ""
+        facts.append(f"trained on {_training(train)}{recent}")
     if retrain := _retraining(f):
         facts.append(f"retrained with {retrain}")
+    if len(f.seeds) > 1:
+        facts.append(f"means over {len(f.seeds)} seeds")
     return " · ".join(facts)
+
+
+def sentences(f: Findings) -> list[tuple[str, str]]:
+    """Return the name of each rejector, and what it does."""
+    described = f.manifest.get("rejectors") or {}
+    out = []
+    for name, rejector in zip(rejector_names(f), f.rejectors, strict=True):
+        said = f.in_words.get(rejector.name)
+        if said is not None:
+            told = f"{said['judges']}, and rejects {said['rejects']}".replace("each period", f"each {f.unit}")
+        elif rejector.name in described:
+            told = f"is {described[rejector.name]}"
+        else:
+            continue
+        out.append((name, plain(told, _MAX_SENTENCE)))
+    return out
 
 
 def verdict(f: Findings) -> str:
     """Return one sentence on the share rejected, the errors caught, chance, and the metric of the kept."""
+    means = f"On average over {len(f.seeds)} seeds: " if len(f.seeds) > 1 else ""
+    return means + _verdict(f)
+
+
+def _verdict(f: Findings) -> str:
     o, first, where = f.overall, f.rejectors[0], _tested(f)
     name, errors, rate = plain(first.name), counted(o.errors, "error"), percent(first.rejection_rate)
     if not o.errors:
@@ -90,23 +104,17 @@ def verdict(f: Findings) -> str:
         "unclear": f"not clearly more than the {rate} expected if as many were rejected at random",
     }
     return (
-        f"{name} would have rejected {rate} of {where} and caught {caught} of the detector's {errors}, "
-        f"{chance[f.versus_chance]}; {_metric_of_kept(f)}."
+        f"{name} would have rejected {rate} of {where} ({of_classes(f, first.of_classes)}) and caught "
+        f"{caught} of the detector's {errors}, {chance[f.versus_chance]}; {_metric_of_kept(f)}."
     )
 
 
 def glossary(f: Findings) -> list[tuple[str, str]]:
     """Return the abbreviations on the page with their meanings."""
-    described = f.manifest.get("rejectors") or {}
-    evaluators = [
-        (short, meaning)
-        for short, (kind, meaning) in _EVALUATORS.items()
-        if any(
-            re.search(rf"\b{short}\b", r.name) and kind in described.get(r.name, kind) for r in f.rejectors
-        )
-    ]
     which = f"for class {positive_name(f)}" if f.positive else "averaged over the classes"
-    return [*evaluators, ("F1", f"{_F1}, {which}; 1 is best"), ("AURC", _AURC)]
+    said = any("credibility" in sentence for _, sentence in sentences(f))
+    credibility = [("Credibility", _CREDIBILITY)] if said else []
+    return [*credibility, ("F1", f"{_F1}, {which}; 1 is best"), ("AURC", _AURC)]
 
 
 def new_classes(f: Findings) -> str:
@@ -123,7 +131,10 @@ def at_same_rate(f: Findings) -> str:
     kept = f"{f.metric} of the kept answers {figure(first.kept_at_15, 2)}"
     if math.isnan(first.kept_at_15):
         kept = _undefined(f, "kept")
-    return f"At 15% rejected in every {f.unit}, where rejectors can be compared: {caught}, {kept}."
+    return (
+        f"At 15% rejected in every {f.unit} ({of_classes(f, first.of_classes_at_15)}), where rejectors can "
+        f"be compared: {caught}, {kept}."
+    )
 
 
 def others_at_same_rate(f: Findings) -> str:
@@ -133,13 +144,18 @@ def others_at_same_rate(f: Findings) -> str:
     if not caught or not defined:
         return ""
     least, most = percent(min(caught)), percent(max(caught))
+    span = most if least == most else f"{least} to {most}"
     best = max(defined, key=lambda r: r.kept_at_15)
     name, kept = plain(best.name), figure(best.kept_at_15, 2)
+    rejected = of_classes(f, best.of_classes_at_15)
     if len(f.rejectors) == 2:
-        return f"At that rate {name} catches {most} of the errors, with {f.metric} {kept}."
+        return (
+            f"At that rate {name} catches {most} of the errors, with {f.metric} {kept} (it rejects "
+            f"{rejected})."
+        )
     return (
-        f"At that rate the {len(f.rejectors) - 1} others catch {least} to {most} of the errors; "
-        f"their best {f.metric} is {kept} ({name})."
+        f"At that rate the {len(f.rejectors) - 1} others catch {span} of the errors; "
+        f"their best {f.metric} is {kept} ({name}, which rejects {rejected})."
     )
 
 
@@ -169,17 +185,18 @@ def tiles(f: Findings) -> list[tuple[str, str, str]]:
         metric = "undefined: see above"
     were_right = f"{right:,} of {o.rejected:,} rejected" if o.rejected else "undefined: nothing is rejected"
     tiles = [
-        ("rejected", rate, f"{o.rejected:,} of {counted(o.objects, 'object')}"),
-        ("of the errors caught", percent(first.errors_caught, 1), caught),
-        ("of the kept are wrong", percent(first.error_kept, 1), wrong),
-        (f"{f.metric} of the kept", figure(first.kept, 3), metric),
+        ("rejected", rate, _half(f, "rejection_rate") + f"{o.rejected:,} of {counted(o.objects, 'object')}"),
+        ("of the errors caught", percent(first.errors_caught, 1), _half(f, "errors_caught") + caught),
+        ("of the kept are wrong", percent(first.error_kept, 1), _half(f, "error_kept") + wrong),
+        (f"{f.metric} of the kept", figure(first.kept, 3), _half(f, "kept", figure) + metric),
         ("of the rejected were right", percent(ratio(right, o.rejected), 1), were_right),
     ]
-    if f.positives is not None:
-        n, rejected = f.positives.objects, f.positives.rejected
-        note = f"{rejected:,} of {n:,}" if n else "undefined: there are none"
-        name = plain(positive_name(f), 20)
-        tiles.append((f"of class {name} rejected", percent(first.positives_rejected, 1), note))
+    for c in positive_first(f) if f.n_classes == 2 else positions(f):
+        n = int(f.class_sizes[c])
+        note = f"{round(n * first.of_classes[c]):,} of {n:,}" if n else "undefined: there are none"
+        half = f"± {points(f.halves[0].of_classes[c])}; " if f.halves else ""
+        name = plain(f.classes[c], 20)
+        tiles.append((f"of class {name} rejected", percent(first.of_classes[c], 1), half + note))
     return tiles
 
 
@@ -192,18 +209,13 @@ def biases(f: Findings) -> list[tuple[str, str]]:
 def limits(f: Findings) -> list[str]:
     """Return what the numbers do not promise."""
     o = f.overall
-    calibrated = "Thresholds were set on calibration objects from training"
+    first = f.in_words.get(f.rejectors[0].name, {})
+    under_drift = [first["under_drift"]] if first.get("under_drift") else []
     if retrain := _retraining(f):
-        thresholds = (
-            f"{calibrated}, and again at each refit ({retrain}). In between they do not follow drift."
-        )
-    else:
-        thresholds = (
-            f"{calibrated} and then fixed. Under drift the rejection rate and the error of the kept change."
-        )
+        under_drift.append(f"It learns from labels ({retrain}); between two times it does not follow drift.")
     return [
         "This is the past. Future objects may drift faster, or in other ways.",
-        thresholds,
+        *under_drift,
         "Labels are taken as true. Wrong or late labels make these figures wrong, too.",
         f"Not every rejected answer is wrong ({o.rejected - o.caught:,} of {o.rejected:,} were right), and "
         f"not every kept one is right ({o.errors - o.caught:,} of {o.objects - o.rejected:,} were wrong).",
@@ -211,7 +223,12 @@ def limits(f: Findings) -> list[str]:
         f"{o.rejected / len(f.periods):,.0f} objects per {f.unit} on average.",
         "Credibility is not the probability that an answer is right.",
         "Rejectors are comparable only where they reject the same share. Small differences can be chance: "
-        "repeat the backtest with other seeds.",
+        + (
+            "± is half of the 95% interval of the mean over seeds, which covers chance in fitting and "
+            "calibrating, and not in the objects that were tested."
+            if len(f.seeds) > 1
+            else "repeat the backtest with other seeds."
+        ),
         "If the measure orders objects as the detector's own score does, thresholds on that score would "
         "have rejected the same objects.",
     ]
@@ -243,6 +260,27 @@ def rejector_names(f: Findings) -> list[str]:
 def positive_name(f: Findings) -> str:
     """Return the name of the positive class, empty if there is none."""
     return "".join(map(plain, f.positive))
+
+
+def of_classes(f: Findings, shares: FloatArray) -> str:
+    """Return the share of each class that is rejected; of many classes, the highest and the lowest."""
+    defined = [c for c in positive_first(f) if not math.isnan(shares[c])]
+    named = [f"{percent(shares[c])} of class {plain(f.classes[c], 24)}" for c in defined]
+    if len(defined) <= _MAX_CLASSES_NAMED:
+        return ", ".join(named)
+    often = [i for i, c in enumerate(defined) if f.class_sizes[c] >= FEW_OBJECTS] or [*range(len(defined))]
+    most, least = (pick(often, key=lambda i: shares[defined[i]]) for pick in (max, min))
+    return ", ".join([*named[: len(f.positive)], f"at most {named[most]}, at least {named[least]}"])
+
+
+def positions(f: Findings) -> list[int]:
+    """Return the position of the positive class, if there is one."""
+    return [c for c in range(f.n_classes) if f.classes[c] in f.positive]
+
+
+def positive_first(f: Findings) -> list[int]:
+    """Return the positions of all classes, that of the positive one first."""
+    return sorted(range(f.n_classes), key=lambda c: c not in positions(f))
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -281,6 +319,16 @@ def distinct(names: Iterable[Any]) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         shown.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
     return shown
+
+
+def points(share: float) -> str:
+    """Return a difference of shares in percentage points, without a unit."""
+    return f"{100 * share:.1f}"
+
+
+def _half(f: Findings, key: str, write: Callable[[float], str] = points) -> str:
+    """Return half of the interval over seeds of the first rejector's figure; empty for one seed."""
+    return f"± {write(getattr(f.halves[0], key))}; " if f.halves else ""
 
 
 def _tested(f: Findings) -> str:

@@ -32,7 +32,7 @@ class Sifted(NamedTuple):
         order = np.argsort(np.concatenate([rows for rows, _ in self.decided]))
         each = [made.columns() for _, made in self.decided]
         columns = {name: np.concatenate([made[name] for made in each])[order] for name in each[0]}
-        return replace(self.decided[0][1], **columns)  # type: ignore[arg-type]  # all are arrays
+        return replace(self.decided[0][1], **columns, index=None)  # type: ignore[arg-type]  # all are arrays
 
 
 def decide_rows(

@@ -5,21 +5,31 @@ CSV is read strictly: where pandas would silently shift, rename or fill in value
 
 import codecs
 import csv
+import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray
+from transcendent._utils.arrays import AnyArray, IntArray
 from transcendent._utils.extras import extra
 from transcendent._utils.text import some, suggestion
-from transcendent.tables.objects import Objects, have
+from transcendent.tables.objects import Objects
 
 _LONGEST_VALUE = (1 << 31) - 1
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?(?!0[0-9])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")  # 01 is a text
+_BOOLEANS = {f(str(value)): value for value in (True, False) for f in (str, str.lower, str.upper)}
+_AS_PANDAS = (
+    "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null"
+)
+_MISSING = frozenset(_AS_PANDAS.split(","))
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class Columns:
     """The role of columns (of a table) or arrays (of an npz file).
 
     ``text`` are columns to read as text, even if all values look like numbers or are missing.
+    ``missing_labels`` are texts that stand for a missing label, exactly as they are written.
     """
 
     label: str | None = None
@@ -35,11 +46,22 @@ class Columns:
     features: str | list[str] | None = None
     without: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    missing_labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        features = [self.features] if isinstance(self.features, str) else self.features or []
+        if self.label in features:
+            raise ValueError(f"{self.label!r} holds the labels, so it cannot be a feature or a score.")
 
     def special(self) -> dict[str, str]:
         """Return the columns with labels, times and ids, by role."""
         named = {"label": self.label, "time": self.time, "id": self.id}
         return {key: name for key, name in named.items() if name is not None}
+
+    def with_texts(self) -> "Columns":
+        """Return these columns with labels, and a column of whole texts, to be read as text."""
+        whole = self.features if isinstance(self.features, str) else None
+        return replace(self, text=(*self.text, *(name for name in (self.label, whole) if name is not None)))
 
 
 class ColumnError(ValueError):
@@ -60,10 +82,9 @@ def read_frame(path: Path, columns: Columns) -> Objects:
     """Return the objects of a Parquet or CSV file."""
     try:
         if path.suffix.lower() == ".parquet":
-            frame = extra("pandas", "cli").read_parquet(path).rename(columns=str)
-            frame = frame if frame.index.names == [None] else frame.reset_index()
+            frame, lines = _read_parquet(path), None
         else:
-            frame = _read_csv(path, columns)
+            frame, lines = _read_csv(path, columns.with_texts())
     except (ValueError, OSError, extra("pyarrow", "cli").ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # about access to the file, not about its content
@@ -77,16 +98,27 @@ def read_frame(path: Path, columns: Columns) -> Objects:
     check_columns(wanted if columns.features is None else wanted | {"features": used}, frame.columns, name)
     _check_flat(frame[[*special.values(), *used]], name)
     X: Any = frame[features]
-    if isinstance(features, str):  # a column of texts
-        if len(missing := np.flatnonzero(X.isna())):
-            raise ValueError(f"{name}: {have(f'no {features!r}', missing, len(X))}. Remove these rows.")
-        X = _as_array(X).astype(object)
+    if isinstance(features, str):
+        X = _texts(Objects(name, X, lines=lines), features)
     values = {key: _as_array(frame[column]) for key, column in special.items()}
-    return Objects(name, X, values.get("label"), values.get("time"), values.get("id"))
+    if lines is not None and "label" in values:
+        values["label"] = _as_meant(values["label"], columns.missing_labels)
+    return Objects(name, X, values.get("label"), values.get("time"), values.get("id"), lines)
 
 
-def _read_csv(path: Path, columns: Columns) -> Any:
-    """Return a frame of a CSV file.
+def _read_parquet(path: Path) -> Any:
+    """Return a frame of a Parquet file; an index with a name becomes a column."""
+    try:
+        frame = extra("pandas", "cli").read_parquet(path)
+    except TypeError:  # pandas writes Arrow types of lists, structs and dictionaries that it cannot read
+        frame = extra("pyarrow.parquet", "cli").read_table(path).to_pandas(ignore_metadata=True)
+        frame = frame.loc[:, [not str(name).startswith("__index_level_") for name in frame.columns]]
+    frame = frame.rename(columns=str)
+    return frame if frame.index.names == [None] else frame.reset_index()
+
+
+def _read_csv(path: Path, columns: Columns) -> tuple[Any, IntArray]:
+    """Return a frame of a CSV file, and the lines where its rows begin.
 
     Ids, labels that are text, columns of text and times of eight digits stay as they are written. If all
     columns are features, each needs a name.
@@ -94,13 +126,13 @@ def _read_csv(path: Path, columns: Columns) -> Any:
     pandas = extra("pandas", "cli")
     limit = csv.field_size_limit(_LONGEST_VALUE)
     try:
-        n_rows, written = _check(path, (columns.id, columns.label), columns.features is None)
+        lines, written = _check(path, (columns.id, columns.label), columns.features is None)
     except UnicodeDecodeError as error:
         utf_16 = error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         encoding, name = ("UTF-16", "UTF-16") if utf_16 else ("LATIN1", "Latin-1 for example")
         raise ValueError(
             f"{path} is not UTF-8 text ({error.reason}). Convert it, from {name}: "
-            f"iconv -f {encoding} -t UTF-8 {path.name}"
+            f"iconv -f {encoding} -t UTF-8 {path.name} > new.csv"
         ) from None
     finally:
         csv.field_size_limit(limit)
@@ -111,40 +143,46 @@ def _read_csv(path: Path, columns: Columns) -> Any:
         index_col=False,
         low_memory=False,  # in chunks, a column could change its type in the middle
         dtype=dict.fromkeys(columns.text if time is None else [*columns.text, time], str),
+        na_values={columns.label: list(columns.missing_labels)} if columns.label else None,
     )
-    if len(frame) != n_rows:
-        raise ValueError(f"{path} has {n_rows:,} or {len(frame):,} rows, depending on how quotes are read.")
+    if len(frame) != len(lines):
+        raise ValueError(
+            f"{path} has {len(lines):,} or {len(frame):,} rows, depending on how quotes are read."
+        )
     for name, texts in written.items():
         if name == columns.id or any(isinstance(value, str) for value in frame[name]):
             frame[name] = pandas.Series(texts, dtype=object).replace("", None)  # 007 is not 7, NA not missing
     if time in frame.columns and not frame[time].dropna().str.fullmatch(r"\d{8}").all():  # 20240901 is a day
         with suppress(ValueError):
             frame[time] = pandas.to_numeric(frame[time])
-    return frame
+    return frame, np.array(lines, dtype=np.intp)
 
 
-def _check(path: Path, kept: Collection[str | None], use_all: bool) -> tuple[int, dict[str, list[str]]]:
-    """Check that rows match the header; return their number, and the columns of ``kept`` as written."""
+def _check(path: Path, kept: Collection[str | None], use_all: bool) -> tuple[list[int], dict[str, list[str]]]:
+    """Check that rows match the header; return their first lines, and the columns of ``kept`` as written."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(_lines(file, path))
         try:
             header = next(reader, [])
-            _check_header(header, path, use_all)
-            n_rows = 0
+            _check_header(header, path, use_all or "" in kept)
+            lines: list[int] = []
             written: dict[str, list[str]] = {name: [] for name in header if name in kept}
             places = [(header.index(name), texts) for name, texts in written.items()]
+            end = reader.line_num
             for row in reader:
+                begin, end = end + 1, reader.line_num
                 if row and len(row) != len(header):
                     raise ValueError(
                         f"{path}, line {reader.line_num}: {len(row)} values for the {len(header)} columns of "
                         "the header. Quote values that contain commas."
                     )
-                n_rows += bool(row)
-                for place, texts in places if row else ():
-                    texts.append(row[place])
+                if row:
+                    lines.append(begin)
+                    for place, texts in places:
+                        texts.append(row[place])
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}.") from None
-    return n_rows, written
+    return lines, written
 
 
 def _lines(file: Iterable[str], path: Path) -> Iterator[str]:
@@ -161,6 +199,8 @@ def _lines(file: Iterable[str], path: Path) -> Iterator[str]:
 def _check_header(header: list[str], path: Path, use_all: bool) -> None:
     if not header:
         raise ValueError(f"{path} is empty, or its first line is. The first line must name the columns.")
+    if header[0].startswith("\ufeff"):
+        raise ValueError(f"{path} begins with two byte order marks. Remove one: tail -c +4 {path.name}")
     for number, name in enumerate(header, 1):
         if name in header[: number - 1]:
             first = header.index(name) + 1
@@ -173,7 +213,9 @@ def _check_header(header: list[str], path: Path, use_all: bool) -> None:
     other = next((separator for separator in ";\t|" if separator in header[0]), None)
     if len(header) == 1 and other:
         raise ValueError(
-            f"{path} has one column, {header[0]!r:.80}: values must be separated by commas, not {other!r}."
+            f"{path} has one column, {header[0][:60]!r}: values must be separated by commas, not {other!r}. "
+            'To convert it: python -c "import pandas; '
+            f"pandas.read_csv('{path.name}', sep={other!r}, dtype=str).to_csv('new.csv', index=False)\""
         )
 
 
@@ -195,6 +237,49 @@ def _check_flat(frame: Any, name: str) -> None:
                 f"{name}: the column {column!r} holds lists or structs, not a number or text per row. "
                 "Rows as lists of positions that are not zero: transcendent decide --workers."
             )
+
+
+def _texts(found: Objects, column: str) -> AnyArray:
+    """Return a column of whole texts; raise if it has gaps or holds anything else."""
+    if len(missing := np.flatnonzero(found.X.isna())):
+        raise ValueError(f"{found.name}: {found.have(f'no {column!r}', missing)}. Remove these rows.")
+    values = _as_array(found.X)
+    if values.dtype.kind not in "iuU":
+        raise ValueError(f"{found.name}: the column {column!r} holds {found.X.dtype}, not texts.")
+    return values.astype(str).astype(object)
+
+
+def _as_meant(labels: AnyArray, missing: Collection[str]) -> AnyArray:
+    """Return labels of a CSV file as booleans or numbers if all are; otherwise as they are written.
+
+    They stay text, too, if two different numbers would become one. Among booleans and numbers, texts such as
+    NA are missing.
+    """
+    cells = labels.tolist()
+    known = [cell for cell in set(cells) if isinstance(cell, str) and cell not in _MISSING.union(missing)]
+    values = _booleans(known) or _numbers(known)
+    if known and values is None:
+        return labels
+    gap = math.nan if values and isinstance(next(iter(values.values())), float) else None
+    found = [(values or {}).get(cell, gap) for cell in cells]
+    return np.array(found, dtype=object if gap is None and None in found else None)
+
+
+def _booleans(texts: list[str]) -> dict[str, Any] | None:
+    return {text: _BOOLEANS[text] for text in texts} if all(text in _BOOLEANS for text in texts) else None
+
+
+def _numbers(texts: list[str]) -> dict[str, Any] | None:
+    """Return the number of each text; None if one is not a number, or floats would not tell them apart."""
+    plain = {text: text.strip() for text in texts}
+    if not all(map(_NUMBER.fullmatch, plain.values())):
+        return None
+    if all(map(_INTEGER.fullmatch, plain.values())):
+        whole = {text: int(number) for text, number in plain.items()}
+        return whole if np.array(list(whole.values())).dtype.kind in "iu" else None
+    floats = {text: float(number) for text, number in plain.items()}
+    exact = len(set(floats.values())) == len(set(map(Decimal, plain.values())))
+    return floats if exact and all(map(math.isfinite, floats.values())) else None
 
 
 def _as_array(column: Any) -> AnyArray:

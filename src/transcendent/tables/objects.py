@@ -1,14 +1,17 @@
 """Objects: rows of features with their labels, times and ids."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from transcendent._utils.arrays import AnyArray, IntArray, count_rows, missing_rows, take_rows
-from transcendent._utils.dates import first_and_last, undated_rows
-from transcendent._utils.extras import extra
+from transcendent._utils.dates import as_dates, first_and_last, undated_rows
+from transcendent.tables.times import with_iso_dates
+
+_INEXACT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Objects:
         The features.
     y, times, ids : arrays of shape (n,) or None
         Labels, times when objects were seen, and ids; missing values are None.
+    lines : array of shape (n,) or None
+        The lines of a CSV file where rows begin, counted from 1; None for other files.
     """
 
     name: str
@@ -30,9 +35,15 @@ class Objects:
     y: AnyArray | None = None
     times: AnyArray | None = None
     ids: AnyArray | None = None
+    lines: IntArray | None = None
 
     def __post_init__(self) -> None:
-        for what, values in (("labels", self.y), ("times", self.times), ("ids", self.ids)):
+        for what, values in (
+            ("labels", self.y),
+            ("times", self.times),
+            ("ids", self.ids),
+            ("lines", self.lines),
+        ):
             if values is not None and np.shape(values) != (len(self),):
                 raise ValueError(f"{self.name} has {len(self)} rows, but {what} of shape {np.shape(values)}.")
 
@@ -41,8 +52,19 @@ class Objects:
 
     def take(self, rows: Any) -> "Objects":
         """Return the objects at some rows."""
-        values = (None if values is None else values[rows] for values in (self.y, self.times, self.ids))
+        each = (self.y, self.times, self.ids, self.lines)
+        values = (None if values is None else values[rows] for values in each)
         return Objects(self.name, take_rows(self.X, rows), *values)
+
+    def place(self, row: int) -> str:
+        """Return where a row is in its file: the line of a CSV file, otherwise the row, counted from 0."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+    def have(self, what: str, rows: IntArray) -> str:
+        """Return a sentence that says how many rows have something, and where the first is."""
+        if len(rows) == 1:
+            return f"1 of {len(self):,} rows has {what}, in {self.place(rows[0])}"
+        return f"{len(rows):,} of {len(self):,} rows have {what}, the first is {self.place(rows[0])}"
 
     def with_labels(self) -> "Objects":
         """Return the objects with a label."""
@@ -52,6 +74,16 @@ class Objects:
         """Return the objects with a label and a time, as far as the file has these columns."""
         known = self.with_labels()
         return known if known.times is None else known._without(without_time(known.times, dates))
+
+    def left_out(self, dates: bool) -> dict[str, int]:
+        """Return how many rows `complete` leaves out, by cause; a row without a time counts there only."""
+        timeless = np.empty(0, np.intp) if self.times is None else without_time(self.times, dates)
+        unlabelled = np.empty(0, np.intp) if self.y is None else missing_rows(self.y)
+        counts = {
+            "no label": len(np.setdiff1d(unlabelled, timeless)),
+            "no date" if dates else "no time": len(timeless),
+        }
+        return {cause: n for cause, n in counts.items() if n}
 
     def _without(self, rows: IntArray) -> "Objects":
         """Return all but some rows; restore the type of labels and times once none is missing."""
@@ -65,18 +97,34 @@ class Objects:
 
     def with_times(self, dates: bool) -> "Objects":
         """Return these objects without the labels of rows that have no valid time; see `without_time`."""
-        if self.y is None or self.times is None or not len(rows := without_time(self.times, dates)):
+        return self if self.times is None else self.without_labels(without_time(self.times, dates))
+
+    def without_labels(self, rows: IntArray) -> "Objects":
+        """Return these objects without the labels of some rows."""
+        if self.y is None or not len(rows):
             return self
         y = self.y.astype(object)
         y[rows] = None
         return replace(self, y=y)
 
+    def with_iso_dates(self, formats: Sequence[str] = ()) -> "Objects":
+        """Return these objects with dates in ISO 8601, and as datetime64 if every time is a date."""
+        if self.times is None:
+            return self
+        times = with_iso_dates(self.times, formats)
+        with suppress(ValueError):
+            when = as_dates(times)
+            times = times if len(undated_rows(when)) else when
+        return replace(self, times=times)
+
     def period(self) -> tuple[str, str] | None:
         """Return the times of the first and the last object."""
         if self.times is None:
             return None
+        are_dates = self.times.dtype.kind not in "iuf" and not len(undated_rows(self.times))
+        times = as_dates(self.times) if are_dates else self.times
         first, last = (
-            str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in first_and_last(self.times)
+            str(time).removesuffix(".000000").removesuffix("T00:00:00") for time in first_and_last(times)
         )
         return first, last
 
@@ -88,12 +136,18 @@ class Objects:
         return self
 
 
-def with_plain_labels(found: Objects) -> Objects:
-    """Return the objects with None for missing labels."""
+def with_plain_labels(found: Objects, missing_labels: Sequence[str] = ()) -> Objects:
+    """Return the objects with None for missing labels, and for texts that stand for one."""
     texts = [] if found.y is None or found.y.dtype.kind not in "OS" else found.y.tolist()
     if any(isinstance(label, bytes) for label in texts):
         raise ValueError(f"{found.name}: labels must be numbers or text, not bytes.")
-    if found.y is None or not len(missing := missing_rows(found.y)):
+    if found.y is None:
+        return found
+    check_exact(found)
+    missing = missing_rows(found.y)
+    if missing_labels:
+        missing = np.union1d(missing, np.flatnonzero(np.isin(found.y.astype(str), missing_labels)))
+    if not len(missing):
         return found
     known = np.delete(found.y, missing)
     if known.dtype.kind == "f" and np.all(known == np.rint(known)):
@@ -103,18 +157,14 @@ def with_plain_labels(found: Objects) -> Objects:
     return replace(found, y=y)
 
 
-def have(what: str, rows: IntArray, n: int) -> str:
-    """Return a sentence that says how many of n rows have something, and which is the first."""
-    if len(rows) == 1:
-        return f"row {rows[0]} of {n:,} has {what}"
-    return f"{len(rows):,} of {n:,} rows have {what}, the first is row {rows[0]}"
-
-
-def stacked(above: Any, below: Any) -> Any:
-    """Stack rows of one type."""
-    if hasattr(above, "columns"):
-        return extra("pandas", "cli").concat([above, below], ignore_index=True)
-    return sp.vstack([above, below], format="csr") if sp.issparse(above) else np.concatenate([above, below])
+def check_exact(found: Objects) -> None:
+    """Refuse labels that are infinite, or floats so large that different integers become the same one."""
+    y = np.empty(0) if found.y is None or found.y.dtype.kind != "f" else found.y
+    if len(rows := np.flatnonzero(np.abs(y) >= _INEXACT)):
+        raise ValueError(
+            f"{found.name}: the label in {found.place(rows[0])} is {y[rows[0]]:.17g}. As floats, labels must "
+            "be below 2**53, beyond which different integers become the same: store labels as text."
+        )
 
 
 def without_time(times: AnyArray, dates: bool) -> IntArray:

@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from transcendent._utils.arrays import check_sparse
 from transcendent.tables.frames import Columns, check_columns, read_frame
-from transcendent.tables.objects import Objects, with_plain_labels
+from transcendent.tables.objects import Objects, check_exact, with_plain_labels
 
+_WIDEST = 100_000_000
 _LIBSVM = dict.fromkeys((".svm", ".libsvm", ".svmlight"), "libsvm")
 _KINDS = {".parquet": "table", ".csv": "table", ".npz": "npz", **_LIBSVM}
 
@@ -80,7 +81,7 @@ def read_objects(
         table = read_frame(beside, replace(columns, features=[]))
         y = found.y if table.y is None else table.y
         found = Objects(f"{found.name} with {beside}", found.X, y, table.times, table.ids)
-    return with_plain_labels(found)
+    return with_plain_labels(found, columns.missing_labels)
 
 
 def is_table(path: Path) -> bool:
@@ -116,6 +117,7 @@ def _sparse(path: Path, stored: Any) -> Any:
             f"{path} must hold a matrix of numbers, not {matrix.dtype} in {matrix.ndim} dimensions."
         )
     check_sparse(matrix, str(path))
+    _check_width(matrix, path)
     rows = matrix.tocsr()
     rows.sum_duplicates()
     return rows
@@ -129,6 +131,16 @@ def _from_libsvm(path: Path, width: int | None) -> Objects:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{path} is not a libsvm file with columns counted from 1: {error}") from None
     check_sparse(X, str(path))
-    if np.isinf(y).any():
-        raise ValueError(f"{path}: the label of row {np.flatnonzero(np.isinf(y))[0]} is infinite.")
-    return Objects(str(path), X, y.astype(np.intp) if np.all(y == np.rint(y)) else y)
+    _check_width(X, path)
+    found = Objects(str(path), X, y)
+    check_exact(found)
+    return replace(found, y=y.astype(np.intp)) if np.all(y == np.rint(y)) else found
+
+
+def _check_width(X: Any, path: Path) -> None:
+    """Refuse so many columns that a detector, which has a number for each, would run out of memory."""
+    if X.shape[1] > _WIDEST:
+        raise ValueError(
+            f"{path} has {X.shape[1]:,} columns, more than {_WIDEST:,}: a detector needs memory for each. "
+            "Number the columns without gaps."
+        )

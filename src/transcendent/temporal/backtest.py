@@ -26,7 +26,7 @@ from transcendent.temporal.labelling import Retraining
 from transcendent.temporal.periods import Calendar, TimeSplit, time_split
 from transcendent.temporal.repeated import RepeatedBacktest, repeat
 from transcendent.temporal.result import Backtest, as_text_array
-from transcendent.temporal.running import Outcome, Run, features_of, run_rejector
+from transcendent.temporal.running import Outcome, Run, run_rejector
 
 
 class _Options(TypedDict, total=False):
@@ -43,6 +43,7 @@ class _Options(TypedDict, total=False):
     unlabelled: Literal["refuse", "drop"]
     folder: Any
     fresh: bool
+    title: str | None
     n_jobs: int | None
     verbose: bool
 
@@ -75,6 +76,7 @@ def backtest(
     unlabelled: Literal["refuse", "drop"] = "refuse",
     folder: Any = None,
     fresh: bool = False,
+    title: str | None = None,
     random_state: int | _Seeds = 0,
     n_jobs: int | None = None,
     verbose: bool = True,
@@ -102,8 +104,8 @@ def backtest(
     retrain : Retraining or None
         Number of labels per period that join the training rows, and how often to refit; None fits once.
     monitor : float or None
-        Threshold of a `DriftMonitor` of every `InductiveEvaluator` and `ScoreEvaluator`. It restarts whenever
-        the rejector learns. Its evidence and alarms are in ``monitors`` of the result.
+        Threshold of a `DriftMonitor` of every `InductiveEvaluator` and `ScoreEvaluator`, also in a budget. It
+        restarts whenever the rejector learns. Its evidence and alarms are in ``monitors`` of the result.
     class_ratio : dict or None
         The shares of classes in deployment, to be compared with those of the test rows.
     allow : collection of str
@@ -116,6 +118,8 @@ def backtest(
         one.
     fresh : bool
         Remove the backtest in the folder, if any, and start again.
+    title : str or None
+        The title of its report.
     random_state : int or sequence of int
         Seeds every rejector, detector and judge whose own ``random_state`` is None, and the choice of labels.
         Several seeds give one run each, in ``seed-0``, ``seed-1``, … of the folder, and a `RepeatedBacktest`.
@@ -147,7 +151,7 @@ def backtest(
     n_rows, rows, locating = count_rows(y), _labelled_rows(y, unlabelled), locating_bad_value(X)
     X, y, split = _checked(X, y, times, train, period, rows)
     pos_label = positive_label(y[split.train], pos_label)
-    biases = find_biases(features_of(X), y, split, pos_label=pos_label, class_ratio=class_ratio)
+    biases = find_biases(X, y, split, pos_label=pos_label, class_ratio=class_ratio)
     report_biases(biases, allow)
     held = (X.labels, X.scores) if isinstance(X, Answers) else (X,)
     manifest = {
@@ -165,7 +169,7 @@ def backtest(
     if monitor is not None:
         manifest["monitor"] = float(monitor)
     run = Run(X, y, rows, split, chronological, retrain, monitor, pos_label, manifest)
-    run_seed = partial(_run_seed, run, named, fresh=fresh, n_jobs=n_jobs, verbose=verbose)
+    run_seed = partial(_run_seed, run, named, fresh=fresh, title=title, n_jobs=n_jobs, verbose=verbose)
     with locating:  # here, so that errors name rows of X rather than rows of a period
         if isinstance(random_state, Sequence | np.ndarray):
             if own := [name for name, rejector in named.items() if has_own_seed(rejector)]:
@@ -185,6 +189,7 @@ def _run_seed(
     folder: Any,
     *,
     fresh: bool,
+    title: str | None,
     n_jobs: int | None,
     verbose: bool,
     several: bool = False,
@@ -203,7 +208,7 @@ def _run_seed(
         if fresh:
             checkpoints.discard(place)
         if (done := checkpoints.finished(place, manifest)) is not None:
-            return done
+            return _entitled(done, title, folder)
         run = replace(run, checkpoints=checkpoints.open_checkpoints(place, manifest))
     outcomes = parallel.run(
         run_rejector,
@@ -215,10 +220,27 @@ def _run_seed(
         verbose=verbose and not alone,
     )
     result = _collect(run, dict(zip(named, outcomes, strict=True)))
+    n_classes = len(np.unique(run.y[run.split.train]))
+    result.manifest["in_words"] = {
+        name: in_words._asdict()
+        for name, rejector in named.items()
+        if (in_words := declared(rejector).in_words(n_classes)) is not None
+    }
+    if title is not None:
+        result.manifest["title"] = title
     if folder is not None:
         result.save(folder)
         checkpoints.remove_checkpoints(Path(folder))
     return result
+
+
+def _entitled(result: Backtest, title: str | None, folder: Any) -> Backtest:
+    """Return a finished backtest with a new title, if one is given, also in its folder."""
+    if title is None or result.manifest.get("title") == title:
+        return result
+    renamed = replace(result, manifest=result.manifest | {"title": title})
+    renamed.save(folder)
+    return renamed
 
 
 def _check_learning(rejectors: Mapping[str, Any], retrain: Retraining) -> None:
@@ -234,7 +256,9 @@ def _check_monitor(rejectors: Mapping[str, Any], threshold: float) -> None:
     if not isinstance(threshold, int | float | np.number) or not threshold > 1:
         raise ValueError(f"monitor must be the threshold of an alarm, more than 1, not {threshold!r}.")
     if not any(declared(rejector).can_be_monitored for rejector in rejectors.values()):
-        raise ValueError("monitor needs an InductiveEvaluator or a ScoreEvaluator, and there is none.")
+        raise ValueError(
+            "monitor needs an InductiveEvaluator or a ScoreEvaluator, also in a budget, and there is none."
+        )
 
 
 def _labelled_rows(y: Any, unlabelled: str) -> IntArray:

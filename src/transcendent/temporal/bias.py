@@ -12,6 +12,7 @@ from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, abbreviate
 from transcendent._utils.dates import first_and_last
 from transcendent._utils.digests import row_digests
 from transcendent._utils.text import some
+from transcendent.decisions import Answers
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
 from transcendent.temporal.periods import Periods, TimeSplit
 
@@ -50,7 +51,7 @@ def find_biases(
     Parameters
     ----------
     X, y : arrays of n rows
-        The rows and their labels.
+        The rows, or a detector's `Answers`, and their labels.
     split : TimeSplit
         The rows that train, calibrate and are tested.
     pos_label : label or None
@@ -236,6 +237,8 @@ def _class_ratio(labels: AnyArray, classes: AnyArray, ratio: Mapping[Any, float]
 
 
 def _duplicates(X: Any, seen: IntArray, test: IntArray) -> Bias | None:
+    if isinstance(X, Answers):  # equal scores do not mean equal objects
+        return None
     keys = row_digests(X)
     repeated = np.isin(keys[test], keys[seen])
     share = float(repeated.mean())

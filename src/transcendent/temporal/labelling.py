@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.checks import check_choices
 from transcendent._utils.estimators import see_through, transform
 from transcendent.decisions import Decisions, Learner, declared
 from transcendent.monitoring.labels import LabelPlan
@@ -53,8 +54,7 @@ class Retraining:
     what: Learner = "both"
 
     def __post_init__(self) -> None:
-        if self.choose not in get_args(Choice):
-            raise ValueError(f"choose must be one of {get_args(Choice)}, not {self.choose!r}.")
+        check_choices(Choice, choose=self.choose)
         for name in ("labels", "every"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
@@ -65,8 +65,7 @@ class Retraining:
                 raise ValueError(f"{name} must be a {meaning} between 0 and 1, not {value!r}.")
         if self.apart and self.choose == "drawn":
             raise ValueError("apart needs objects in an order, but choose='drawn' draws them: leave it out.")
-        if self.what not in get_args(Learner):
-            raise ValueError(f"what must be one of {get_args(Learner)}, not {self.what!r}.")
+        check_choices(Learner, what=self.what)
 
     def select(
         self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator

@@ -12,6 +12,7 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, BoolArray, IntArray, rows_by_code
 from transcendent._utils.dates import as_dates, first_and_last
+from transcendent.errors import ArgumentError
 
 Calendar = Literal["year", "quarter", "month", "week", "day"]
 
@@ -120,10 +121,12 @@ def time_split(
     trains, tested, end = _windows(when, train)
     calibrates = np.zeros(len(when), dtype=bool)
     if calibration is not None:
-        calibrates = trains & (when >= _boundary(when, calibration))
-    first = _in_order(when, trains & ~calibrates, "train", train)
-    test = _in_order(when, tested, "test", train)
-    second = test[:0] if calibration is None else _in_order(when, calibrates, "calibrate", calibration)
+        calibrates = trains & (when >= _boundary(when, calibration, "calibration"))
+    first = _in_order(when, trains & ~calibrates, "train", train=train)
+    test = _in_order(when, tested, "test", train=train)
+    second = (
+        test[:0] if calibration is None else _in_order(when, calibrates, "calibrate", calibration=calibration)
+    )
     periods = _cut_calendar(when[test], period, end, test) if period else cut_periods(when[test], None)
     if period:
         used = np.flatnonzero(trains | tested)
@@ -135,7 +138,7 @@ def time_split(
 def training_rows(times: Any, train: Any, period: Calendar | None) -> IntArray:
     """Return the rows of a training window in the order of time, whether or not any come later."""
     when = as_dates(times) if period else _labels(times)
-    return _in_order(when, _windows(when, train)[0], "train", train)
+    return _in_order(when, _windows(when, train)[0], "train", train=train)
 
 
 def in_order_of_time(times: AnyArray) -> AnyArray:
@@ -186,28 +189,30 @@ def _windows(when: AnyArray, train: Any) -> tuple[BoolArray, BoolArray, Any]:
     return mask, ~mask, None
 
 
-def _boundary(when: AnyArray, time: Any) -> Any:
+def _boundary(when: AnyArray, time: Any, argument: str = "train") -> Any:
     if when.dtype.kind != "M":
         time = time.item() if isinstance(time, np.ndarray | np.generic) else time
         kind, names = (str, "names") if when.dtype.kind == "U" else (Real, "numbers")
         if not isinstance(time, kind):
-            raise ValueError(
+            raise ArgumentError(
+                argument,
                 f"{time!r} does not compare with the times, which with period=None are {names} of periods: "
-                f"use one such as {when[0].item()!r}."
+                f"use one such as {when[0].item()!r}.",
             )
         return time
     try:
         return as_dates([time])[0]
     except ValueError:
-        raise ValueError(f"{time!r} is not a date: write 2024-09-01 or 2024-09.") from None
+        raise ArgumentError(argument, f"{time!r} is not a date: write 2024-09-01 or 2024-09.") from None
 
 
-def _in_order(when: AnyArray, chosen: BoolArray, purpose: str, given: Any) -> IntArray:
-    """Return the positions of the chosen rows in the order of time; raise if there are none."""
+def _in_order(when: AnyArray, chosen: BoolArray, purpose: str, **given: Any) -> IntArray:
+    """Return the positions of the chosen rows in the order of time; raise if the argument leaves none."""
     rows = np.flatnonzero(chosen)
     if len(rows) == 0:
-        first, last = first_and_last(when)
-        raise ValueError(f"no rows to {purpose} on with {given!r}; times run from {first} to {last}.")
+        (argument, value), (first, last) = *given.items(), first_and_last(when)
+        message = f"no rows to {purpose} on with {value!r}; times run from {first} to {last}."
+        raise ArgumentError(argument, message)
     return rows[np.argsort(when[rows], kind="stable")]
 
 

@@ -53,7 +53,7 @@ class RepeatedBacktest:
         where a metric is undefined for a seed.
         """
         values = self._values()
-        mean, half = _mean_and_half(np.stack(list(values.values()), axis=1))
+        mean, half = mean_and_half(np.stack(list(values.values()), axis=1))
         names, metrics = list(self._first.answers), list(values)
         return {
             "rejector": np.repeat(names, len(metrics)),
@@ -101,6 +101,11 @@ class RepeatedBacktest:
         return self._listing(list(self._first.answers)).as_html(title, [note])
 
     @property
+    def title(self) -> str | None:
+        """The title that was given to `backtest`, if any."""
+        return self._first.title
+
+    @property
     def _first(self) -> Backtest:
         return next(iter(self.results.values()))
 
@@ -122,7 +127,7 @@ class RepeatedBacktest:
         rows = []
         for group, keys in shown_groups(self._first.pos_label).items():
             for key, text in keys.items():
-                mean, half = _mean_and_half(values[key][own])
+                mean, half = mean_and_half(values[key][own])
                 rows.append([f"{group} {text}".strip(), *map(_with_half, mean, half)])
         return Listing(["", *(name if room is None else shorten(name, room) for name in names)], rows)
 
@@ -142,7 +147,7 @@ def _common_settings(result: Backtest) -> dict[str, Any]:
     return {"rejectors": list(result.answers)} | {key: result.manifest.get(key) for key in kept}
 
 
-def _mean_and_half(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def mean_and_half(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return means over the last axis, and half the widths of their intervals."""
     n = values.shape[-1]
     error = values.std(axis=-1, ddof=1) / np.sqrt(n)

@@ -43,6 +43,7 @@ _SHOWN = {
 }
 _SHORT = {"positives": "pos.", "rejected": "rej.", "F1 kept": "F1"}
 _BLOCK_CELLS = 1 << 20
+_DAYS = {"year": 365.2425, "quarter": 91.310625, "month": 30.436875, "week": 7.0, "day": 1.0}
 
 FILES = ("table.parquet", "decisions.parquet", "labelled.parquet", "manifest.json")
 
@@ -94,6 +95,17 @@ class Backtest:
     def positive(self) -> int | None:
         """Position of the positive class; None if metrics are means over classes."""
         return position_of(self.pos_label, self.classes)
+
+    @property
+    def title(self) -> str | None:
+        """The title that was given to `backtest`, if any."""
+        return self.manifest.get("title")
+
+    @property
+    def days(self) -> float | None:
+        """Length of all periods, with calendar months of average length; None if they are no calendar's."""
+        length = _DAYS.get(str(self.manifest.get("period")))
+        return None if length is None else length * len(self.periods)
 
     @cached_property
     def table(self) -> dict[str, AnyArray]:
@@ -190,11 +202,15 @@ class Backtest:
         Rejectors can only be compared at the same rejection rate. The metrics are those of
         `rejection_metrics`; objects that tie at the limit count with their chance of being kept.
         """
+        return self._pooled(rejector, self.kept_at(rejector, rejection_rate))
+
+    def kept_at(self, rejector: str, rejection_rate: float = 0.15) -> FloatArray:
+        """Return each object's chance of being kept if this share of its period were rejected."""
         answer = self.answers_of(rejector)
         kept = np.empty(len(self.y))
         for rows in self._rows_of_periods:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
-        return self._pooled(rejector, kept)
+        return kept
 
     def audit(self, rejector: str) -> AuditEstimate:
         """Estimate the error among accepted answers only from the labels that retraining used.

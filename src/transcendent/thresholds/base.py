@@ -20,6 +20,7 @@ from transcendent._utils.arrays import (
 )
 from transcendent._utils.checks import check_choices, check_shares
 from transcendent._utils.listing import Listing
+from transcendent._utils.text import as_percent
 from transcendent.errors import InfeasibleError
 from transcendent.metrics.ratios import Constraint, Metric, RejectionRate, resolve_metric
 from transcendent.thresholds.counts import Counts, count
@@ -30,6 +31,15 @@ Codes = IntArray
 Constraints = Constraint | str | Sequence[Constraint | str]
 
 _MOST_SHOWN = 12
+_WORDS = {
+    "F1": "F1",
+    "MacroF1": "mean F1 of the classes",
+    "Precision": "precision",
+    "Recall": "recall",
+    "Accuracy": "accuracy",
+    "ErrorRate": "error",
+    "RejectionRate": "rejection rate",
+}
 _CONSTRAINT = re.compile(r"\s*(\w+)\s*(>=|<=)\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(%?)\s*")
 
 
@@ -214,6 +224,28 @@ class Search(BaseEstimator, ABC):
         """Seed that draws the calibration objects which only test thresholds; None if all are in bags."""
         return None
 
+    @property
+    def in_words(self) -> str:
+        """Which answers are rejected, as the end of a sentence."""
+        return f"answers whose {self._on_in_words} is below a threshold of their class, set by {self!r}"
+
+    @property
+    def under_drift(self) -> str:
+        """What drift does to the thresholds."""
+        return (
+            "Thresholds were set on calibration objects from training, and do not follow drift: under it the "
+            "rejection rate and the error of the kept change."
+        )
+
+    @property
+    def promised_error(self) -> float | None:
+        """The share of accepted answers that is guaranteed to be wrong at most; None without a guarantee."""
+        return None
+
+    @property
+    def _on_in_words(self) -> str:
+        return "credibility or confidence" if self.on == "both" else self.on
+
     def find(
         self, y: Any, labels: Any, credibility: Any, confidence: Any = None, *, classes: Any = None
     ) -> SearchResult:
@@ -267,6 +299,23 @@ class ConstrainedSearch(Search):
         self.max_rejection = max_rejection
         self.constraints = constraints
         self.on = on
+
+    @property
+    def in_words(self) -> str:
+        """Which answers are rejected, as the end of a sentence."""
+        metric = resolve_metric(self.objective)
+        name = _WORDS.get(type(metric).__name__, str(metric))
+        limits = " and ".join(
+            f"at most {as_percent(limit.bound)} rejected"
+            if isinstance(limit.metric, RejectionRate)
+            else str(limit)
+            for limit in self._limits()
+        )
+        return (
+            f"answers whose {self._on_in_words} is below a threshold of their class, set for the "
+            f"{'best' if metric.higher_is_better else 'lowest'} {name} of calibration objects"
+            + (f" with {limits}" if limits else "")
+        )
 
     def _problem(
         self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray

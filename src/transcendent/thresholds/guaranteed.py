@@ -12,6 +12,7 @@ from sklearn.isotonic import isotonic_regression
 
 from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray, abbreviate
 from transcendent._utils.checks import check_choices, check_shares
+from transcendent._utils.text import as_percent
 from transcendent.errors import CalibrationWarning, InfeasibleError
 from transcendent.metrics.ratios import position_of
 from transcendent.thresholds.base import Codes, On, Search, SearchResult
@@ -146,6 +147,38 @@ class GuaranteedSearch(Search):
     def held_out_seed(self) -> int:
         """Seed that draws the objects which only test."""
         return int(self.random_state)
+
+    @property
+    def in_words(self) -> str:
+        """Which answers are rejected, as the end of a sentence."""
+        return (
+            "answers whose credibility is below thresholds that are proven on calibration objects: "
+            f"{self._promised}"
+        )
+
+    @property
+    def under_drift(self) -> str:
+        """What drift does to the promise."""
+        return (
+            f"The guarantee ({self._promised}) is about objects like those of calibration, and about no "
+            "others: under drift nothing is promised."
+        )
+
+    @property
+    def promised_error(self) -> float | None:
+        """The share of accepted answers that is guaranteed to be wrong at most, if that is the promise."""
+        return self.error if self.promise in ("error", "class_error") else None
+
+    @property
+    def _promised(self) -> str:
+        what = {
+            "error": "accepted answers are wrong",
+            "class_error": "accepted answers of each class are wrong",
+            "precision": "accepted positive answers are wrong",
+            "fnr": "accepted positive objects are answered otherwise",
+        }[self.promise]
+        probability = as_percent(1 - self.delta)
+        return f"at most {as_percent(self.error)} of the {what}, with probability {probability}"
 
     def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         self._check()

@@ -3,7 +3,7 @@
 An object is spread over three tables. ``identity`` makes it unique across all months, which a table that is
 partitioned by month cannot do; it is partitioned by hash instead, so that it can be swept in parts. ``item``
 is what claims and labels update, so it is narrow: PostgreSQL copies a whole row to change it. ``payload`` is
-written once.
+written once, unless another model decides the object again.
 """
 
 from alembic import op
@@ -24,6 +24,41 @@ CREATE TABLE model (
     classes jsonb NOT NULL,
     features jsonb NOT NULL,
     first_used timestamptz NOT NULL DEFAULT now()
+);
+
+-- No foreign key from payload: a cutoff may be dropped with its month.
+CREATE TABLE cutoff (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    model integer NOT NULL REFERENCES model,
+    rank double precision,
+    second double precision,
+    share double precision NOT NULL CHECK (share BETWEEN 0 AND 1),
+    decided bigint NOT NULL,
+    rejected bigint NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(),
+    CHECK ((rank IS NULL) = (second IS NULL))
+);
+CREATE INDEX cutoff_newest ON cutoff (model, number);
+
+-- The objects of the last window, in the intervals in which gates counted them.
+CREATE TABLE ranks (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key uuid NOT NULL,
+    gate uuid NOT NULL,
+    model integer NOT NULL REFERENCES model,
+    decided bigint NOT NULL,
+    rejected bigint NOT NULL,
+    lag bigint NOT NULL,
+    sample bytea NOT NULL
+);
+CREATE INDEX ranks_newest ON ranks (model, number);
+
+CREATE TABLE sender_day (
+    day date NOT NULL,
+    sender text NOT NULL,
+    kept bigint NOT NULL,
+    over bigint NOT NULL,
+    PRIMARY KEY (day, sender)
 );
 
 CREATE TABLE works_from (
@@ -51,7 +86,7 @@ CREATE TABLE item (
     held_until timestamptz,
     model integer NOT NULL REFERENCES model,
     tier smallint NOT NULL CHECK (tier BETWEEN 0 AND 2),
-    state smallint NOT NULL DEFAULT 0 CHECK (state IN (0, 1)),
+    state smallint NOT NULL DEFAULT 0 CHECK (state IN (0, 1, 2)),
     holder text,
     skipped_by text
 ) PARTITION BY RANGE (id);
@@ -69,17 +104,23 @@ CREATE TABLE payload (
     accepted boolean NOT NULL,
     object_id text NOT NULL,
     sender text NOT NULL,
+    cutoff bigint,
     label text NOT NULL,
     p_values bytea,
-    features bytea NOT NULL
+    features bytea NOT NULL,
+    context text,
+    seen_at timestamptz,
+    shown text
 ) PARTITION BY RANGE (id);
+-- Of a hash, since ids are often digests of 64 characters. A hash index would be slow if many ids were equal.
+CREATE INDEX payload_object ON payload (hashtextextended(object_id, 0));
 
 -- No foreign key to item: the history outlives dropped months.
 CREATE TABLE label (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     item bigint NOT NULL,
     object_id text NOT NULL,
-    action text NOT NULL CHECK (action IN ('label', 'skip', 'undo')),
+    action text NOT NULL CHECK (action IN ('label', 'skip', 'undo', 'decide', 'close')),
     label text,
     reason text,
     note text,
@@ -169,6 +210,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop the tables and their contents."""
-    op.execute("DROP TABLE tally, token, label, payload, item, identity, month, works_from, model, secret")
+    op.execute("DROP TABLE tally, token, label, payload, item, identity, month, works_from")
+    op.execute("DROP TABLE sender_day, ranks, cutoff, model, secret")
     op.execute("DROP SEQUENCE item_number")
     op.execute("DROP FUNCTION refuse_change, tally_items")
