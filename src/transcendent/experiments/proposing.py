@@ -167,12 +167,12 @@ def _sections(objects: Objects, data: dict[str, Any], left_out: list[str]) -> li
     known = objects.complete(dates=True)
     if len(missing_rows(np.asarray(objects.y))):
         data = data | {"unlabelled": "drop"}
-    if objects.times is not None and len(without_time(objects.times, True)):
+    unclear: list[str] = []
+    if objects.times is not None and len(rows := without_time(objects.times, True)):
         data = data | {"undated": "drop"}
+        unclear = [f"# {way}" for way in ways_to_read(objects.times[rows])]
     lines = [f"{key} = {literal(value)}" for key, value in data.items() if value]
-    if objects.times is not None:
-        lines += [f"# {way}" for way in ways_to_read(objects.times[without_time(objects.times, True)])]
-    sections = ["\n".join(["[data]", *lines])]
+    sections = ["\n".join(["[data]", *lines, *unclear])]
     if known.times is not None:
         sections.append(_split(known.times))
     classes = ["sklearn.preprocessing.StandardScaler", "sklearn.svm.LinearSVC"]

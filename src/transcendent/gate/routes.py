@@ -151,7 +151,7 @@ async def decide(request: Request, caller: Who) -> Response:
     return Response(body, status, media_type=kind)
 
 
-@router.get("/v1/cutoffs/{number}", response_model=wire.Cutoff)
+@router.get("/v1/cutoffs/{number}", response_model=wire.CutoffMade)
 def cutoff(request: Request, _: Who, number: wire.ItemId) -> Any:
     """Show a cutoff of a budget."""
     found = find_cutoff(request.app.state.engine, number)

@@ -164,9 +164,9 @@ class Action(BaseModel):
 class Item(BaseModel):
     """An object in the quarantine.
 
-    Features that are not zero are given by name, and ``more_features`` is the number of those left out. If
-    the model has no names, they are given by position. If the model judges scores, ``scores`` has them, and
-    features are those that were sent to be shown.
+    Features are given by name: all, or if there are many those that are not zero, and ``more_features`` is
+    the number of those left out. If the model has no names, they are given by position. If the model judges
+    scores, ``scores`` has them, and features are those that were sent to be shown.
     """
 
     id: int
@@ -271,7 +271,7 @@ class Served(BaseModel):
     limits: Limits
 
 
-class Cutoff(BaseModel):
+class CutoffMade(BaseModel):
     """What decided: objects that rank lower were rejected, and a share of those that tie with it.
 
     Without a rank, all objects tied. ``decided`` and ``rejected`` are the counts that it was made from.
