@@ -74,7 +74,7 @@ def test_every_dependency_has_one_floor():
     assert all(">=" in line for line in declared if not line.startswith("transcendent["))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_floors_can_be_installed_together_and_work(tmp_path):
     def run(*command):
         done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)

@@ -10,6 +10,7 @@ from transcendent.baselines import CPReject, ProbabilityThresholds
 pytestmark = pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         InductiveEvaluator(LogisticRegression()),

@@ -617,6 +617,7 @@ def lose_the_path(path, row, change):
     raise support_path.LostError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "attribute", "value"),
     [

@@ -136,7 +136,7 @@ def fitted(pair, X, y):
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's own, on plain arrays
-@pytest.mark.parametrize("n_classes", [2, 3, 7])
+@pytest.mark.parametrize("n_classes", [2, 3, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 class TestContract:
     def test_scores_are_finite_float64_one_column_per_class(self, pair, n_classes):

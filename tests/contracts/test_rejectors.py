@@ -141,6 +141,7 @@ def decided_in_parts(fitted, size):
     return [(label, ok) for part in parts for label, ok in zip(part.labels, part.accepted, strict=True)]
 
 
+@pytest.mark.slow
 def test_decisions_depend_on_other_objects_where_it_declares_so(fitted):
     whole = decided_in_parts(fitted, 60)
     assert whole is not None

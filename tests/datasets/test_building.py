@@ -29,6 +29,7 @@ def build(name, source, target, code=1):
     return done
 
 
+@pytest.mark.full
 @pytest.mark.skipif(
     not (FOLDER / "source/apigraph").is_dir(), reason="TRANSCENDENT_DATA has no public files of apigraph"
 )

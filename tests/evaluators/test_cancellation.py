@@ -85,6 +85,7 @@ def table(kind, seed, n=300):
     return pd.DataFrame(columns), y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detector", LINEAR, ids=lambda detector: type(detector).__name__)
 @pytest.mark.parametrize("kind", ["address", "version", "row"])
 def test_where_single_precision_has_the_digits_no_seed_is_refused(kind, detector):

@@ -111,6 +111,7 @@ def test_label_containers(make, kind):
     check(make(LinearSVC()).fit(X, kind(names)).decide(X), np.array(names))
 
 
+@pytest.mark.slow
 @every_evaluator
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's own, on plain arrays
 @pytest.mark.parametrize(
@@ -169,6 +170,7 @@ def test_a_million_columns(make):
     check(make(LinearSVC()).fit(X, y).decide(X), y)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
 @every_evaluator
 def test_150_classes(make):

@@ -240,6 +240,7 @@ def test_budgets_pass_labels_on_and_a_stream_starts_anew():
     assert held.decided_ == 400
 
 
+@pytest.mark.slow
 def test_a_loaded_evaluator_learns_as_the_saved_one(tmp_path):
     ice = fitted(EVALUATORS[0])
     save(ice, tmp_path / "gate")

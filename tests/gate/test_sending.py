@@ -154,12 +154,17 @@ def test_large_batches_are_split_by_the_limits_of_the_gate():
             sender.decide_objects([{"id": "0", "values": [0.1] * 5000}])
 
 
-@given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 9), st.integers(60, 200))
-def test_each_request_is_within_the_limits_and_no_object_is_lost(lengths, most, size):
-    texts = ["x" * length for length in lengths] + ["y" * client._SMALL]
+@pytest.fixture(scope="module")
+def unconnected():
     with GateClient("http://127.0.0.1:1") as sender:
-        sender._again = lambda *_: {"limits": {"objects": most, "bytes": size}}
-        sizes = sender._sizes(texts)
+        yield sender
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 9), st.integers(60, 200))
+def test_each_request_is_within_the_limits_and_no_object_is_lost(unconnected, lengths, most, size):
+    texts = ["x" * length for length in lengths] + ["y" * client._SMALL]
+    unconnected._again = lambda *_: {"limits": {"objects": most, "bytes": size}}
+    sizes = unconnected._sizes(texts)
     assert sum(sizes) == len(texts)
     for n in sizes:
         part, texts = texts[:n], texts[n:]

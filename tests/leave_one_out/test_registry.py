@@ -80,6 +80,7 @@ def test_a_kind_must_be_known():
 SEARCH = GridSearchCV(LinearSVC(), {"C": [0.1, 1.0]}, cv=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "measure", "reason"),
     [

@@ -75,6 +75,7 @@ def test_rows_that_are_all_taken_are_decided_by_one_call():
     np.testing.assert_array_equal(decisions.p_values, rejector.rejector.decide(X).p_values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("detector", "values", "bad"),
     [

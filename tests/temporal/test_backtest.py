@@ -221,6 +221,7 @@ def test_classes_that_no_training_row_had_are_in_the_manifest(tmp_path):
     assert backtest(ice, X, Y, TIMES, train=TRAIN).manifest["new_classes"] == []
 
 
+@pytest.mark.slow
 def test_in_parallel_it_is_the_same(result):
     columns_equal(backtest(rejectors(), X, Y, TIMES, train=TRAIN, n_jobs=2).table, result.table)
 
@@ -784,6 +785,7 @@ class StopsBefore(StopsAfter):
     decide = InductiveEvaluator.decide
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", range(1, 6))
 @pytest.mark.parametrize("retrain", [None, Retraining(20, every=3)])
 def test_monitors_resume_too(tmp_path, retrain, stop):
@@ -863,7 +865,7 @@ SCRIPT = """
             return super().decide(rows)
 
     if __name__ == "__main__":
-        given = rejectors() | {{"slow": Slow(LinearSVC())}}
+        given = {{"ICE": InductiveEvaluator(LinearSVC()), "slow": Slow(LinearSVC())}}
         result = backtest(given, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, every=2),
                           folder={folder!r}, n_jobs=2)
         result.save({out!r})
@@ -872,21 +874,13 @@ SCRIPT = """
 
 @pytest.mark.slow
 def test_killed_in_the_middle_it_resumes_to_the_same_table(tmp_path):
-    def script(folder, out):
-        tests = os.path.dirname(__file__)
-        path = tmp_path / f"{out}.py"
-        path.write_text(
-            textwrap.dedent(
-                SCRIPT.format(tests=tests, folder=str(tmp_path / folder), out=str(tmp_path / out))
-            )
-        )
-        return [sys.executable, str(path)]
-
-    quick, slow = os.environ | {"PAUSE": "0"}, os.environ | {"PAUSE": "0.5"}
-    subprocess.run(script("whole", "expected"), check=True, env=quick)
-    process = subprocess.Popen(
-        script("cut", "found"), start_new_session=True, stderr=subprocess.DEVNULL, env=slow
+    places = {"folder": str(tmp_path / "cut"), "out": str(tmp_path / "found")}
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent(SCRIPT.format(tests=os.path.dirname(__file__), **places))
     )
+    command = [sys.executable, str(tmp_path / "script.py")]
+    quick, slow = os.environ | {"PAUSE": "0"}, os.environ | {"PAUSE": "0.5"}
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL, env=slow)
     deadline = time.monotonic() + 60
     while len(list((tmp_path / "cut").glob("checkpoints/slow*.npz"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -895,8 +889,10 @@ def test_killed_in_the_middle_it_resumes_to_the_same_table(tmp_path):
     done = list((tmp_path / "cut").glob("checkpoints/*.npz"))
     assert 2 <= len(done) < 30
     assert not (tmp_path / "cut/manifest.json").exists()
-    subprocess.run(script("cut", "found"), check=True, env=quick)
-    columns_equal(Backtest.load(tmp_path / "found").table, Backtest.load(tmp_path / "expected").table)
+    subprocess.run(command, check=True, env=quick)
+    given = {"ICE": InductiveEvaluator(LinearSVC()), "slow": InductiveEvaluator(LinearSVC())}
+    expected = backtest(given, X, Y, TIMES, train=TRAIN, retrain=Retraining(20, every=2))
+    columns_equal(Backtest.load(tmp_path / "found").table, expected.table)
 
 
 def test_probabilities_and_credibility_agree_over_time():

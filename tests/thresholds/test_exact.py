@@ -94,6 +94,7 @@ def test_two_classes_equal_brute_force(objective, constraints):
         assert sign * found.value == pytest.approx(best, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [3, 4])
 @pytest.mark.parametrize("constraints", constraint_sets(1), ids=lambda c: " and ".join(map(str, c)) or "free")
 def test_more_classes_bracket_brute_force(n_classes, constraints):
