@@ -18,7 +18,7 @@ from transcendent.cli.app import app
 from transcendent.experiments import read
 from transcendent.gate import read_labelled
 from transcendent.gate.access import Tokens
-from transcendent.gate.database import connect, make_month, month_of, version_of
+from transcendent.gate.database import connect, make_month, month_of, newest_version, version_of
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
@@ -64,7 +64,8 @@ class TestMigrate:
     def test_to_the_newest_version_and_back(self, run, empty_database):
         at = ("--database", empty_database)
         engine = connect(empty_database)
-        for to, version in (((), "0001"), (("--to", "base", "--yes"), None), (("--to", "0001"), "0001")):
+        first = ("--to", "0001", "--yes")
+        for to, version in (((), newest_version()), (("--to", "base", "--yes"), None), (first, "0001")):
             assert f"the database has version {version or 'none'}." in run("migrate", *to, *at).stderr
             with engine.connect() as connection:
                 assert version_of(connection) == version
@@ -77,7 +78,7 @@ class TestMigrate:
         assert "--to base drops tables with their content: add --yes" in done.stderr
         assert len(Tokens(engine).list()) == 1
         done = run("migrate", "--to", "0009", code=2)
-        assert "--to 0009: must be head, base or one of 0001." in done.stderr
+        assert "--to 0009: must be head, base or one of 0001, 0002." in done.stderr
 
     def test_a_database_that_cannot_be_used(self, run):
         done = run("migrate", "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate", code=4)
@@ -234,4 +235,5 @@ def test_an_older_version_of_the_tables_is_named(run, given, own_engine):
     engine = own_engine
     pretend_version(engine, "0000")
     said = run("quarantine", "show", code=4).stderr
-    assert "the database has version 0000, but this gate needs 0001: run 'transcendent gate migrate'." in said
+    needs = f"but this gate needs {newest_version()}: run 'transcendent gate migrate'."
+    assert f"the database has version 0000, {needs}" in said

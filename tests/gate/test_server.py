@@ -87,10 +87,10 @@ class TestReady:
         pretend_version(engine, "0000")
         said = until(lambda: asked(gate, 503))["detail"]
         assert (
-            "the database has version 0000, but this gate needs 0001: run 'transcendent gate migrate'."
+            "the database has version 0000, but this gate needs 0002: run 'transcendent gate migrate'."
             in said
         )
-        pretend_version(engine, "0001")
+        pretend_version(engine, "0002")
         engine.dispose()
         assert until(lambda: asked(gate, 200))
 

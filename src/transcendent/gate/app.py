@@ -6,10 +6,11 @@ import time
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import orjson
+import psycopg
 import structlog
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -22,11 +23,14 @@ from starlette.requests import ClientDisconnect
 from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
+from transcendent.gate.deployments import pinned
 from transcendent.gate.intake import Draw, audit_secret, register
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
+from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
+from transcendent.gate.repeating import Repeated
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.settings import GateSettings
@@ -83,6 +87,7 @@ class Engines(NamedTuple):
     working: Engine
     keeping: Engine
     looking_up: Engine
+    following: Engine
     probing: Engine
 
 
@@ -90,9 +95,10 @@ def connect_all(settings: GateSettings) -> Engines:
     """Divide the database connections of a gate among its kinds of work."""
     url = settings.database.get_secret_value()
     return Engines(
-        working=connect(url, settings.connections - 3, timeout=_STATEMENT_TIMEOUT),
+        working=connect(url, settings.connections - 4, timeout=_STATEMENT_TIMEOUT),
         keeping=connect(url, 1, timeout=settings.timeout / 3),
         looking_up=connect(url, 1, timeout=DEADLINE),
+        following=connect(url, 1, timeout=settings.timeout),
         probing=connect(url, 1, timeout=DEADLINE),
     )
 
@@ -126,14 +132,23 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
+    process = Process(engines.following)
+    with engine.begin() as connection:
+        budget = None if model.rule is None else model.rule.rate
+        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
+    repeated = [Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number]))]
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
+    for each in repeated:
+        each.close()
+    with suppress(SQLAlchemyError, psycopg.Error):
+        process.leave()
     older.close()
     await run_in_threadpool(service.close)
-    for each in engines:
-        each.dispose()
+    for engine in engines:
+        engine.dispose()
 
 
 async def _to_response(request: Request, error: Exception) -> Response:

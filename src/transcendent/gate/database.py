@@ -261,13 +261,16 @@ def opened(url: str) -> Iterator[Engine]:
 
 
 _NEEDED = {
+    "artifact": ("SELECT",),
     "cutoff": ("SELECT", "INSERT"),
+    "deployment": ("SELECT", "INSERT"),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
     "model": ("SELECT", "INSERT"),
     "month": ("SELECT",),
     "payload": ("SELECT", "INSERT", "UPDATE"),
+    "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "ranks": ("SELECT", "INSERT", "DELETE"),
     "secret": ("SELECT",),
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
