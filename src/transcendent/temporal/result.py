@@ -103,7 +103,7 @@ class Backtest:
 
     @property
     def days(self) -> float | None:
-        """Length of all periods, with calendar months of average length; None if they are no calendar's."""
+        """Length of all periods, with calendar months of average length; None if they are not calendar periods."""
         length = _DAYS.get(str(self.manifest.get("period")))
         return None if length is None else length * len(self.periods)
 
