@@ -257,7 +257,7 @@ def _check_monitor(rejectors: Mapping[str, Any], threshold: float) -> None:
         raise ValueError(f"monitor must be the threshold of an alarm, more than 1, not {threshold!r}.")
     if not any(declared(rejector).can_be_monitored for rejector in rejectors.values()):
         raise ValueError(
-            "monitor needs an InductiveEvaluator or a ScoreEvaluator, alone or in a budget, and there is none."
+            "monitor needs an InductiveEvaluator or a ScoreEvaluator, in a budget or not, and there is none."
         )
 
 
