@@ -382,7 +382,7 @@ LOGISTIC = [
 ]
 # By how much p-values of refits differ from those with another seed, on average. Fewer members judge than are
 # refitted, so that the shortcut differs by more: by a factor of 1.4 if 1/e of the samples lack a row.
-FORESTS = [  # the first is the one that is always tried
+FORESTS = [
     (Case(RandomForestClassifier(50, random_state=0), (TreeDisagreement(),), (easy,)), 0.079),
     (
         Case(
@@ -397,10 +397,7 @@ FORESTS = [  # the first is the one that is always tried
 APPROXIMATE = [
     *((case, logistic.TOLERANCE, 1e-3) for case in LOGISTIC),
     (logistic_case(duplicated), logistic.TOLERANCE, 1e-2),
-    *(
-        pytest.param(case, 1, 1.5 * between_seeds, marks=[pytest.mark.full] * (place > 0))
-        for place, (case, between_seeds) in enumerate(FORESTS)
-    ),
+    *((case, 1, 1.5 * between_seeds) for case, between_seeds in FORESTS),
 ]
 
 
