@@ -209,6 +209,7 @@ def test_workers_that_die_again_and_again():
         parallel.run(die, [(i,) for i in range(4)], total=4, n_jobs=2)
 
 
+@pytest.mark.full
 def test_dask_workers_that_die_again_and_again(doomed_client, monkeypatch):
     monkeypatch.setattr(parallel.dask, "_TIMEOUT", 5)
     with (

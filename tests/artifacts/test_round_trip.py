@@ -80,7 +80,8 @@ def matrix(every_evaluator):
         if isinstance(pair[0], FunctionMeasure):
             continue
         for evaluator in EVALUATORS if every_evaluator else ("ICE", others[i % len(others)]):
-            for n_classes in (2, 3) if evaluator in ("ICE", "CCE") else (2,):
+            both = (2, 3) if every_evaluator else (2 + i % 2,)
+            for n_classes in both if evaluator in ("ICE", "CCE") else (2,):
                 name = f"{evaluator}-{i}-{name_of(pair)}-{n_classes}"
                 few = REFITTED_QUICKLY if evaluator == "TCE" else None
                 yield name, EVALUATORS[evaluator](tuple(clone(part) for part in pair)), n_classes, few
@@ -109,7 +110,7 @@ def test_measures_detectors_and_evaluators_in_a_fresh_process(every_evaluator, t
         expected[name] = rejector.decide(X)
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     subprocess.run([sys.executable, "-c", FRESH_PROCESS], cwd=tmp_path, check=True)
-    assert len(cases) > (190 if every_evaluator else 100)
+    assert len(cases) > (190 if every_evaluator else 75)
     for name, decisions in expected.items():
         with np.load(tmp_path / f"{name}.npz") as found:
             for column in COLUMNS:

@@ -417,7 +417,10 @@ def test_many_periods_are_merged_and_this_is_said():
     assert "in 400 months" in text
 
 
-@pytest.mark.parametrize(("periods", "classes", "rejectors", "svgs"), [(160, 4, 9, 22), (1_000, 150, 1, 6)])
+@pytest.mark.parametrize(
+    ("periods", "classes", "rejectors", "svgs"),
+    [pytest.param(160, 4, 9, 22, marks=pytest.mark.full), (1_000, 150, 1, 6)],
+)
 def test_the_page_stays_small_whatever_the_data(periods, classes, rejectors, svgs, monkeypatch):
     """With the most that is drawn in one figure, and the most figures; and with much that is not drawn."""
     rough = partialmethod(Backtest.intervals, n_resamples=20)  # as large when drawn, and quicker

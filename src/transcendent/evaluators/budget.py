@@ -199,7 +199,7 @@ class StreamingBudget(_Budget):
 
     An object is rejected if it is among the least credible share of the last ``window`` objects, itself
     included. The share starts at ``rate``. It grows while the stream has rejected less than its budget, and
-    shrinks while it has rejected more. So the budget holds for any stream, also under drift and with ties.
+    shrinks while it has rejected more. So the budget holds for any stream, even under drift and with ties.
     After any number of objects,
 
         abs(rejected - rate * decided) < window * min(rate, 1 - rate) + 1

@@ -311,7 +311,7 @@ def judge_of(rejector: Any) -> ScoreEvaluator:
     """Return the judge of a rejector that can be monitored."""
     if not declared(rejector).can_be_monitored:
         raise ValueError(
-            "a monitor watches an InductiveEvaluator or a ScoreEvaluator, also in a budget, not "
+            "a monitor watches an InductiveEvaluator or a ScoreEvaluator, alone or in a budget, not "
             f"{type(declared(rejector).without_budget).__name__}: it needs calibration objects that the "
             "detector has not seen, and an unchanged decide."
         )

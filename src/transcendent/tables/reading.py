@@ -138,7 +138,7 @@ def _from_libsvm(path: Path, width: int | None) -> Objects:
 
 
 def _check_width(X: Any, path: Path) -> None:
-    """Refuse so many columns that a detector, which has a number for each, would run out of memory."""
+    """Raise if there are too many columns: a detector has a number for each, and would run out of memory."""
     if X.shape[1] > _WIDEST:
         raise ValueError(
             f"{path} has {X.shape[1]:,} columns, more than {_WIDEST:,}: a detector needs memory for each. "

@@ -104,7 +104,7 @@ def backtest(
     retrain : Retraining or None
         Number of labels per period that join the training rows, and how often to refit; None fits once.
     monitor : float or None
-        Threshold of a `DriftMonitor` of every `InductiveEvaluator` and `ScoreEvaluator`, also in a budget. It
+        Threshold of a `DriftMonitor` of every `InductiveEvaluator` and `ScoreEvaluator`, in a budget too. It
         restarts whenever the rejector learns. Its evidence and alarms are in ``monitors`` of the result.
     class_ratio : dict or None
         The shares of classes in deployment, to be compared with those of the test rows.
@@ -257,7 +257,7 @@ def _check_monitor(rejectors: Mapping[str, Any], threshold: float) -> None:
         raise ValueError(f"monitor must be the threshold of an alarm, more than 1, not {threshold!r}.")
     if not any(declared(rejector).can_be_monitored for rejector in rejectors.values()):
         raise ValueError(
-            "monitor needs an InductiveEvaluator or a ScoreEvaluator, also in a budget, and there is none."
+            "monitor needs an InductiveEvaluator or a ScoreEvaluator, in a budget or not, and there is none."
         )
 
 

@@ -64,7 +64,7 @@ class TimeSplit:
 def cut_periods(times: Any, period: Calendar | None = "month") -> Periods:
     """Cut time into calendar years, quarters, months, ISO weeks or days, or take ``times`` as periods.
 
-    The result has ``labels``, the names of all periods from the first to the last, also of empty ones;
+    The result has ``labels``, the names of all periods from the first to the last, including empty ones;
     ``codes``, the position of each object's period; ``rows``, the positions of each period's objects; and
     ``counts``, their numbers. A gap of more than 20 years raises an error, since a date such as 9999-12-31 or
     1970-01-01 stands for a missing one.

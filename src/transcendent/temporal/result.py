@@ -103,7 +103,7 @@ class Backtest:
 
     @property
     def days(self) -> float | None:
-        """Length of all periods, with calendar months of average length; None if they are no calendar's."""
+        """Days in all periods, with months of average length; None if they are not of a calendar."""
         length = _DAYS.get(str(self.manifest.get("period")))
         return None if length is None else length * len(self.periods)
 
