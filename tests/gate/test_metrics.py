@@ -192,7 +192,7 @@ def test_paths_and_methods_of_strangers_make_no_series(gate, watcher):
         httpx2.request("DELETE", f"{gate.address}/v1/quarantine/{i}")
     httpx2.post(f"{gate.address}/v1/decisions", content=b"x" * ((8 << 20) + 1))
     found = Scraped(gate, watcher)
-    known = {route for route in re.findall(r'requests_total{route="([^"]*)"', found.text)}
+    known = set(re.findall(r'requests_total{route="([^"]*)"', found.text))
     assert not [each for each in known if re.search("[0-9]", each.replace("/v1", ""))]
     assert found("requests_total", route="none", status="404") == 20
     assert found("requests_total", route="/v1/decisions", status="413") == 1
@@ -319,8 +319,8 @@ evaluation_interval: 1m
 tests:
   - interval: 1m
     input_series:
-      - {series: 'transcendent_gate_objects_total{model="m", label="x", decision="rejected"}', values: '%s'}
-      - {series: 'transcendent_gate_objects_total{model="m", label="x", decision="accepted"}', values: '0+10x200'}
+      - {series: 'transcendent_gate_objects_total{decision="rejected", model="m"}', values: '%s'}
+      - {series: 'transcendent_gate_objects_total{decision="accepted", model="m"}', values: '0+10x200'}
       - {series: 'transcendent_gate_oldest_item_age_seconds{tier="rejected", instance="a"}', values: '%s'}
       - {series: 'transcendent_gate_ready{job="gate", instance="a"}', values: '%s'}
       - {series: 'up{job="gate", instance="b"}', values: '%s'}

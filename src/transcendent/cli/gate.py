@@ -30,6 +30,9 @@ Days = Annotated[float | None, Option(help="Days after which the new token expir
 OfModel = Annotated[
     str, Option(metavar="DIGEST", help="Only objects that this model decided; the first digits suffice.")
 ]
+_MODULES = (
+    "sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client",
+)  # fmt: skip
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 
@@ -42,15 +45,7 @@ def _command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
         def checked(*args: Any, **given: Any) -> None:
-            for module in (
-                "sqlalchemy",
-                "psycopg",
-                "alembic",
-                "pydantic_settings",
-                "fastapi",
-                "uvicorn",
-                "prometheus_client",
-            ):
+            for module in _MODULES:
                 extra(module, "gate")
             from sqlalchemy.exc import SQLAlchemyError
 
