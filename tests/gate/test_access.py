@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 from sqlalchemy import event, text
+from sqlalchemy.exc import IntegrityError
 
 from tests.gate.conftest import Forked, ForkedGate, away, serve
 from transcendent.gate import access, routes
@@ -26,7 +27,7 @@ from transcendent.gate.access import (
     UncheckedError,
 )
 from transcendent.gate.app import create_app
-from transcendent.gate.database import connect
+from transcendent.gate.database import connect, migrate
 from transcendent.gate.routes import RULES
 from transcendent.gate.settings import GateSettings
 
@@ -318,6 +319,19 @@ def test_a_gate_of_the_first_version_accepts_no_token_that_may_expire(engine):
             for name, token in made.items()
         }
     assert accepted == {"endless": True, "ends": False, "rotated": False, "new": True}
+
+
+def test_going_back_a_version_drops_tokens_for_metrics_alone(own_engine):
+    tokens = Tokens(own_engine)
+    tokens.create("prometheus", "metrics")
+    kept = tokens.create("ann", "analyst")
+    migrate(own_engine, "0001")
+    assert [each["name"] for each in tokens.list()] == ["ann"]
+    with pytest.raises(IntegrityError):
+        tokens.create("prometheus", "metrics")
+    migrate(own_engine)
+    assert tokens.check(kept) == Caller("ann", "analyst")
+    tokens.create("prometheus", "metrics")
 
 
 def test_many_requests_at_once_cause_one_look_up(gates):
