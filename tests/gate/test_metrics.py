@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections import Counter
@@ -104,6 +105,7 @@ def answered(gate, watcher, problem):
 
 @pytest.fixture(scope="module")
 def scraped(gate, watcher, answered):
+    time.sleep(KNOWN_FOR)
     return Scraped(gate, watcher)
 
 
@@ -188,9 +190,11 @@ def test_the_cutoff_is_that_of_the_budget(gate, scraped, answered):
 
 def test_paths_and_methods_of_strangers_make_no_series(gate, watcher):
     for i in range(20):
-        httpx2.request("BREW" if i % 2 else "GET", f"{gate.address}/x{i}")
+        httpx2.request("PATCH" if i % 2 else "GET", f"{gate.address}/x{i}")
         httpx2.request("DELETE", f"{gate.address}/v1/quarantine/{i}")
-    httpx2.post(f"{gate.address}/v1/decisions", content=b"x" * ((8 << 20) + 1))
+    with socket.create_connection(("127.0.0.1", gate.port), timeout=30) as raw:
+        raw.sendall(b"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert b" 413 " in raw.recv(100)
     found = Scraped(gate, watcher)
     known = set(re.findall(r'requests_total{route="([^"]*)"', found.text))
     assert not [each for each in known if re.search("[0-9]", each.replace("/v1", ""))]
