@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,22 @@ class TestTokens:
             ("sensor", True),
         ]
         assert made.split("_", 2)[2] not in listed + json.dumps(found)
+
+    def test_expiry_and_rotation(self, run, given, own_engine):
+        tokens = Tokens(own_engine)
+        first = run("token", "create", "ann", "--role", "metrics", "--days", "90").stdout.strip()
+        run("token", "create", "sensor", "--role", "client")
+        second = run("token", "rotate", "ann", "--overlap-hours", "2").stdout.strip()
+        assert [tokens.check(each) for each in (first, second)] == [("ann", "metrics")] * 2
+        now = datetime.now(UTC)
+        older, never, newer = (line.split("  ") for line in run("token", "list").stdout.splitlines()[1:])
+        assert f"{now + timedelta(hours=2):%Y-%m-%d}" in " ".join(older)
+        assert f"{now + timedelta(days=90):%Y-%m-%d}" in " ".join(newer)
+        assert "never" in [each.strip() for each in never]
+        run("token", "revoke", "ann")
+        assert run("token", "list").stdout.count("ended ") == 2
+        done = run("token", "create", "bob", "--role", "client", "--days", "0", code=4)
+        assert "more than 0" in done.stderr
 
     def test_errors(self, run, given):
         run("token", "create", "ann", "--role", "client")

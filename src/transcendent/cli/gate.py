@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, timedelta
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,9 +26,13 @@ app = typer.Typer(
 )
 token = typer.Typer(help="Manage tokens: each gives a user access in a role.", no_args_is_help=True)
 quarantine = typer.Typer(help="Show, export and drop objects in the quarantine.", no_args_is_help=True)
+Days = Annotated[float | None, Option(help="Days after which the new token expires.")]
 OfModel = Annotated[
     str, Option(metavar="DIGEST", help="Only objects that this model decided; the first digits suffice.")
 ]
+_MODULES = (
+    "sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client",
+)  # fmt: skip
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 
@@ -40,7 +45,7 @@ def _command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
         def checked(*args: Any, **given: Any) -> None:
-            for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
+            for module in _MODULES:
                 extra(module, "gate")
             from sqlalchemy.exc import SQLAlchemyError
 
@@ -177,7 +182,8 @@ def check(
 @_command(token, "create")
 def create_token(
     name: Annotated[str, Argument(help="The name of the user, shown as the author of their labels.")],
-    role: Annotated[str, Option(help="client, analyst or operator.")],
+    role: Annotated[str, Option(help="client, analyst, operator or metrics.")],
+    days: Days = None,
     database: Database = None,
 ) -> None:
     """Create a token and print it. It is not shown again."""
@@ -186,14 +192,32 @@ def create_token(
     if role not in ROLES:
         raise UsageError(f"--role {role}: must be one of {', '.join(ROLES)}.")
     with _engine(database) as engine:
-        typer.echo(Tokens(engine).create(name, role))
+        typer.echo(Tokens(engine).create(name, role, _days(days)))
+
+
+@_command(token, "rotate")
+def rotate_token(
+    name: Annotated[str, Argument(help="The name of the user.")],
+    overlap_hours: Annotated[float, Option(help="Hours until the token that the user has now ends.")] = 24,
+    days: Days = None,
+    database: Database = None,
+) -> None:
+    """Create a second token for a user and print it. By default it lives as long as the first one."""
+    from transcendent.gate.access import Tokens
+
+    with _engine(database) as engine:
+        typer.echo(Tokens(engine).rotate(name, timedelta(hours=overlap_hours), _days(days)))
+
+
+def _days(given: float | None) -> timedelta | None:
+    return None if given is None else timedelta(days=given)
 
 
 @_command(token, "revoke")
 def revoke_token(
     name: Annotated[str, Argument(help="The name of the user.")], database: Database = None
 ) -> None:
-    """Revoke a token; takes effect within 10 seconds."""
+    """Revoke the tokens of a user; takes effect within 10 seconds."""
     from transcendent.gate.access import Tokens
 
     with _engine(database) as engine:
@@ -209,13 +233,15 @@ def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
 
     with _engine(database) as engine:
         found = Tokens(engine).list()
-    rows = [(t["name"], t["role"], _day(t["created_at"]), _day(t["revoked_at"])) for t in found]
-    text = Listing(("name", "role", "created", "revoked"), rows).as_text()
+    rows = [(t["name"], t["role"], f"{t['created_at']:%Y-%m-%d}", _end(t), f"tg_{t['id']}_…") for t in found]
+    text = Listing(("name", "role", "created", "ends", "token"), rows).as_text()
     showing.show(text, {"tokens": found}, as_json)
 
 
-def _day(moment: Any) -> str:
-    return f"{moment:%Y-%m-%d}" if moment else ""
+def _end(token: dict[str, Any]) -> str:
+    if token["revoked_at"] is None:
+        return "never"
+    return f"{'' if token['valid'] else 'ended '}{token['revoked_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 @_command(quarantine, "show")

@@ -3,6 +3,8 @@
 A token reads ``tg_ID_SECRET``. The secret has 256 random bits, which cannot be guessed: so the database
 stores its plain SHA-256, and failed attempts are not counted. A valid token is remembered for a few seconds
 only, so that a revoked one is soon refused.
+
+A token ends at ``revoked_at``: in the past if it was revoked or has expired, in the future if it will expire.
 """
 
 import asyncio
@@ -12,26 +14,39 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
 import structlog
-from sqlalchemy import Engine, text
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.errors import TranscendentError
 
-Role = Literal["client", "analyst", "operator"]
-ROLES: tuple[Role, ...] = ("client", "analyst", "operator")
+Role = Literal["client", "analyst", "operator", "metrics"]
+ROLES: tuple[Role, ...] = ("client", "analyst", "operator", "metrics")
 
 REFRESHED = 5  # seconds until a token is looked up again, in the background
 REMEMBERED = 10  # seconds until requests wait for the look-up
 WITHOUT_DATABASE = 600  # seconds until requests are refused if the database cannot be reached
 AWAY = 5  # seconds until an unreachable database is tried again
 
+_VALID = "(revoked_at IS NULL OR revoked_at > now())"
 # The hash is compared afterwards, in constant time: the time of an index search would depend on it.
-LOOK_UP = "SELECT name, role, hash FROM token WHERE id = :id AND revoked_at IS NULL"
+LOOK_UP = f"""SELECT name, role, hash, extract(epoch FROM revoked_at - now())::float8 AS seconds_left
+FROM token WHERE id = :id AND {_VALID}"""
+
+# Two commands for the same name at once: each must see what the other has made.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('token ' || :name, 0))"
+_OF_NAME = f"SELECT id, role, revoked_at - created_at AS lifetime FROM token WHERE name = :name AND {_VALID}"
+_CREATE = """INSERT INTO token (id, name, role, hash, revoked_at)
+VALUES (:id, :name, :role, :hash, now() + CAST(:lifetime AS interval))"""
+_END = f"""UPDATE token SET revoked_at = least(revoked_at, now() + CAST(:after AS interval))
+WHERE name = :name AND {_VALID}"""
+_LIST = f"SELECT id, name, role, created_at, revoked_at, {_VALID} AS valid FROM token ORDER BY created_at, id"
+_LONGEST = timedelta(days=36_500)
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -48,8 +63,19 @@ class Caller(NamedTuple):
 _NOBODY = Caller("nobody", "client")
 
 
+class _Found(NamedTuple):
+    """A caller, when it was looked up, and when its token ends."""
+
+    at: float
+    caller: Caller
+    end: float
+
+
+_UNKNOWN = _Found(-math.inf, _NOBODY, math.inf)
+
+
 class TokenError(TranscendentError, ValueError):
-    """A token cannot be created or revoked."""
+    """A token cannot be created, rotated or revoked."""
 
 
 class BadTokenError(TranscendentError):
@@ -68,7 +94,7 @@ class Tokens:
 
     def __init__(self, engine: Engine, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._clock = engine, clock
-        self._remembered: dict[bytes, tuple[float, Caller]] = {}
+        self._remembered: dict[bytes, _Found] = {}
         self._under_way: dict[bytes, asyncio.Task[Caller]] = {}
         self._thread = ThreadPoolExecutor(1, "tokens")  # so that look-ups never wait for other work
         self._away_until = -math.inf
@@ -77,10 +103,12 @@ class Tokens:
         """Return the caller that a token belongs to, from memory or from the database.
 
         Requests that wait for the same token share one look-up. While the database cannot be reached, a token
-        stays valid for ten minutes.
+        stays valid for ten minutes. One that expires is refused from that moment, also from memory.
         """
         now, digest = self._clock(), hashlib.sha256(token.encode(errors="replace")).digest()
-        found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
+        found_at, caller, end = self._remembered.get(digest, _UNKNOWN)
+        if now >= end:
+            raise BadTokenError("the token has expired.")
         if now < found_at + REFRESHED:
             return caller
         is_away = self._away_until > -math.inf
@@ -96,12 +124,12 @@ class Tokens:
     async def _refresh(self, token: str, digest: bytes) -> Caller:
         now = self._clock()
         try:
-            caller = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_up, token)
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._look_up, token)
         except BadTokenError:
             self._remembered.pop(digest, None)  # revoked
             raise
         except UncheckedError:
-            found_at, caller = self._remembered.get(digest, (-math.inf, _NOBODY))
+            found_at, caller, _ = self._remembered.get(digest, _UNKNOWN)
             if now >= found_at + WITHOUT_DATABASE:
                 raise
             return caller
@@ -110,13 +138,13 @@ class Tokens:
         self._away_until = -math.inf
         if len(self._remembered) > 10_000:
             self._remembered.clear()
-        self._remembered[digest] = (now, caller)
-        return caller
+        self._remembered[digest] = found
+        return found.caller
 
-    def _look_up(self, token: str) -> Caller:
+    def _look_up(self, token: str) -> _Found:
         if self._clock() >= self._away_until:
             try:
-                return self.check(token)
+                return self._find(token)
             except SQLAlchemyError as error:
                 log.error("tokens cannot be checked", error=type(error).__name__)
                 self._away_until = self._clock() + AWAY
@@ -124,41 +152,75 @@ class Tokens:
 
     def check(self, token: str) -> Caller:
         """Look up the caller that a token belongs to; raise if it is not valid."""
+        return self._find(token).caller
+
+    def _find(self, token: str) -> _Found:
+        now = self._clock()
         number, secret = _parts(token)
         with self._engine.connect() as connection:
             found = connection.execute(text(LOOK_UP), {"id": number}).first()
         if found is None or not hmac.compare_digest(found.hash.encode(), _hash(secret).encode()):
             raise BadTokenError
-        return Caller(found.name, found.role)
+        end = math.inf if found.seconds_left is None else now + found.seconds_left
+        return _Found(now, Caller(found.name, found.role), end)
 
-    def create(self, name: str, role: Role) -> str:
-        """Create a token and return it. It cannot be shown again."""
+    def create(self, name: str, role: Role, lifetime: timedelta | None = None) -> str:
+        """Create a token and return it. It cannot be shown again. Without a lifetime it does not expire."""
         if role not in ROLES:
             raise TokenError(f"the role must be one of {', '.join(ROLES)}, not {role!r}.")
         if not name or len(name) > 100 or not name.isprintable():
             raise TokenError("a name must have 1 to 100 printable characters.")
-        number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        sql = text("INSERT INTO token (id, name, role, hash) VALUES (:id, :name, :role, :hash)")
-        given = {"id": number, "name": name, "role": role, "hash": _hash(secret)}
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(sql, given)
-        except IntegrityError:
-            raise TokenError(f"{name!r} already has a token: revoke it first, or use another name.") from None
-        return f"tg_{number}_{secret}"
+        _check_lifetime(lifetime)
+        with self._engine.begin() as connection:
+            if _valid(connection, name):
+                raise TokenError(f"{name!r} already has a token: rotate or revoke it, or use another name.")
+            return _insert(connection, name, role, lifetime)
+
+    def rotate(self, name: str, overlap: timedelta, lifetime: timedelta | None = None) -> str:
+        """Create a second token for a name and return it; the first one ends after the overlap.
+
+        By default the new one lives as long as the first one was meant to.
+        """
+        _check_lifetime(lifetime)
+        if not timedelta(0) <= overlap <= _LONGEST:
+            raise TokenError(f"the overlap must be between 0 and {_LONGEST.days} days.")
+        with self._engine.begin() as connection:
+            found = _valid(connection, name)
+            if not found:
+                raise TokenError(f"{name!r} has no valid token: create one.")
+            if len(found) > 1:
+                raise TokenError(f"{name!r} has two tokens: wait until the older one ends, or revoke both.")
+            connection.execute(text(_END), {"name": name, "after": overlap})
+            return _insert(connection, name, found[0].role, lifetime or found[0].lifetime)
 
     def revoke(self, name: str) -> None:
-        """Revoke the token of a name. Gates that remember it refuse it within seconds."""
-        sql = text("UPDATE token SET revoked_at = now() WHERE name = :name AND revoked_at IS NULL")
+        """Revoke the tokens of a name. Gates that remember one refuse it within seconds."""
         with self._engine.begin() as connection:
-            if not connection.execute(sql, {"name": name}).rowcount:
+            if not connection.execute(text(_END), {"name": name, "after": timedelta(0)}).rowcount:
                 raise TokenError(f"{name!r} has no valid token.")
 
     def list(self) -> list[dict[str, Any]]:
-        """Return the names, roles and times of all tokens."""
+        """Return the names, roles and times of all tokens, and whether they are valid."""
         with self._engine.connect() as connection:
-            sql = text("SELECT name, role, created_at, revoked_at FROM token ORDER BY created_at")
-            return [dict(row) for row in connection.execute(sql).mappings()]
+            return [dict(row) for row in connection.execute(text(_LIST)).mappings()]
+
+
+def _check_lifetime(lifetime: timedelta | None) -> None:
+    if lifetime is not None and not timedelta(0) < lifetime <= _LONGEST:
+        raise TokenError(f"a token must live for more than 0 and at most {_LONGEST.days} days.")
+
+
+def _valid(connection: Connection, name: str) -> Sequence[Any]:
+    """Return the valid tokens of a name, and keep other commands from changing them."""
+    connection.execute(text(_LOCK), {"name": name})
+    return connection.execute(text(_OF_NAME), {"name": name}).all()
+
+
+def _insert(connection: Connection, name: str, role: Role, lifetime: timedelta | None) -> str:
+    number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    given = {"id": number, "name": name, "role": role, "hash": _hash(secret), "lifetime": lifetime}
+    connection.execute(text(_CREATE), given)
+    return f"tg_{number}_{secret}"
 
 
 def _parts(token: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deployments import pinned
 from transcendent.gate.intake import Draw, audit_secret, register
+from transcendent.gate.metrics import Metrics
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.processes import EVERY, Process
@@ -73,7 +74,7 @@ def create_app(settings: GateSettings, model: Model) -> "RequestMiddleware":
         redirect_slashes=False,  # a redirect would contain the sender's Host header
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.settings, app.state.model = settings, model
+    app.state.settings, app.state.model, app.state.metrics = settings, model, Metrics()
     app.include_router(router)
     others = (RefusedError, SQLAlchemyError, RequestValidationError, StarletteHTTPException, Exception)
     for kind in (*_STATUS, *others):
@@ -107,6 +108,7 @@ def connect_all(settings: GateSettings) -> Engines:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: GateSettings = app.state.settings
     model: Model = app.state.model
+    metrics: Metrics = app.state.metrics
     warnings.simplefilter("ignore")  # detectors would warn about every row
     engines = connect_all(settings)
     engine = engines.working
@@ -127,11 +129,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         timeout=settings.timeout,
         max_waiting=8 * settings.max_bytes,
         older=older,
+        metrics=metrics,
     )
     app.state.service, app.state.engine = service, engine
-    app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
+    app.state.quarantine = Quarantine(
+        engine, settings.lease, settings.labels, settings.max_held, metrics.count_action
+    )
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
+    items = Quarantine(engines.probing)
+    metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items))
     process = Process(engines.following)
     with engine.begin() as connection:
         budget = None if model.rule is None else model.rule.rate
@@ -149,6 +156,19 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await run_in_threadpool(service.close)
     for engine in engines:
         engine.dispose()
+
+
+def _observe(metrics: Metrics, service: Service, readiness: Readiness, items: Quarantine) -> None:
+    """Set the gauges; without its database, a gate shows nothing about the queue."""
+    model, cutoff = service.model, service.cutoff
+    metrics.show_model(model.digest, model.classes, None if model.rule is None else model.rule.rate)
+    if cutoff is not None:
+        metrics.show_cutoff(model.digest, cutoff.rank, cutoff.share)
+    metrics.show_ready(ready := readiness.problem() is None)
+    metrics.hide_queue()
+    if ready:
+        with suppress(SQLAlchemyError, psycopg.Error):
+            metrics.show_queue(*items.queue())
 
 
 async def _to_response(request: Request, error: Exception) -> Response:
@@ -199,6 +219,7 @@ class RequestMiddleware:
     def __init__(self, app: FastAPI) -> None:
         self.app = app
         self.max_bytes: int = app.state.settings.max_bytes
+        self._metrics: Metrics = app.state.metrics
         self._decisions = next(route for route in router.routes if getattr(route, "endpoint", None) is decide)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -222,6 +243,8 @@ class RequestMiddleware:
         path = scope["path"]
         limit = self.max_bytes if path == "/v1/decisions" else min(_MAX_OTHER_BYTES, self.max_bytes)
         length = _header(scope, b"content-length")
+        if (scope["method"], path) == ("POST", "/v1/decisions"):
+            scope.update(app=self.app, route=self._decisions)
         try:
             if length.isdigit() and int(length[:20]) > limit:
                 await problem(413, _TOO_LARGE.format(limit))(scope, receive, answer)
@@ -230,16 +253,19 @@ class RequestMiddleware:
         except Exception:  # after an answer with status 500
             log.exception("a request failed")
         finally:
-            took = round(1e3 * (time.perf_counter() - started), 1)
-            write = log.debug if path in ("/healthz", "/readyz") else log.info
-            write("request", method=scope["method"], path=path[:200], status=status, milliseconds=took)
+            took = time.perf_counter() - started
+            self._metrics.count_request(getattr(scope.get("route"), "path_format", "none"), status, took)
+            write = log.debug if path in ("/healthz", "/readyz", "/metrics") else log.info
+            milliseconds = round(1e3 * took, 1)
+            write(
+                "request", method=scope["method"], path=path[:200], status=status, milliseconds=milliseconds
+            )
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if (scope["method"], scope["path"]) != ("POST", "/v1/decisions"):
+        if scope.get("route") is not self._decisions:
             await self.app(scope, receive, send)
             return
         # FastAPI's routing would take most of a small request's time.
-        scope.update(app=self.app, route=self._decisions)
         request = Request(scope, receive)
         try:
             response = await decide(request, await authorise(request))

@@ -1,6 +1,7 @@
 """Store rejected objects and the audit sample of accepted ones in the quarantine."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ _COLUMNS = {
     "shown": "text",
     "kept": "bool",  # false for accepted objects that may wait under another model: their item is closed
 }
+_TIER = list(_COLUMNS).index("tier")
 _ARRAYS = ", ".join(f"%b::{kind}[]" for kind in _COLUMNS.values())
 _PAYLOAD = ", ".join(list(_COLUMNS)[4:-1])
 # One statement, so that a batch costs one round trip. `identity` decides which objects are new, since it is
@@ -181,6 +183,11 @@ def to_keep(
         keeps,
     )
     return dict(zip(places.tolist(), zip(*columns, strict=True), strict=True))
+
+
+def tiers_of(kept: Sequence[Kept]) -> Counter[int]:
+    """Count the objects to keep by tier."""
+    return Counter(each[_TIER] for each in kept if each[-1])
 
 
 def _key(sender: str, name: str, features: bytes) -> bytes:

@@ -5,7 +5,7 @@ that, others may claim it; no cleanup job is needed. Claims come in this order: 
 objects (least trusted first), skipped objects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -55,6 +55,15 @@ _HELD = "SELECT count(*), min(held_until) FROM item WHERE holder IS NOT NULL AND
 # Partitions dropped by hand leave their rows in `tally`. The sum of bigints is numeric, hence the cast.
 _COUNTED = """
 SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
+"""
+# The index `item_oldest` has the order, so each tier costs one step in it for every month. With outdated
+# statistics the planner might rather sort what another index finds.
+_BY_INDEX_IN_ORDER = f"{_BY_INDEX}, set_config('enable_sort', 'off', true)"
+_OLDEST = """
+SELECT tier, extract(epoch FROM now() - first.received_at)::float8
+FROM unnest(ARRAY[0, 1, 2]::int2[]) AS tier, LATERAL (
+    SELECT received_at FROM item WHERE state = 0 AND item.tier = tier.tier ORDER BY received_at LIMIT 1
+) AS first
 """
 _OVER = "SELECT coalesce(sum(over), 0)::bigint FROM sender_day"
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
@@ -122,11 +131,20 @@ class Claimed(NamedTuple):
 
 
 class Quarantine:
-    """The items of a database; the parameters are described in `GateSettings`."""
+    """The items of a database; most parameters are described in `GateSettings`.
+
+    ``acted`` is called after each label, skip and undo with the action, its author and its label.
+    """
 
     def __init__(
-        self, engine: Engine, lease: float = 900, labels: Sequence[str] = (), max_held: int = 200
+        self,
+        engine: Engine,
+        lease: float = 900,
+        labels: Sequence[str] = (),
+        max_held: int = 200,
+        acted: Callable[[str, str, str | None], None] = lambda *_: None,
     ) -> None:
+        self._acted = acted
         self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
     def claim(self, who: str, count: int = 1, *, skipped: bool = False) -> Claimed:
@@ -192,7 +210,9 @@ class Quarantine:
                 raise ConflictError(f"item {item} has the label {last['label']!r}, by {last['author']}.")
             _check_holder(state, who)
             _set(connection, item, state=1, holder=None)
-            return _write(connection, item, "label", who, label=label, reason=reason, note=note)
+            written = _write(connection, item, "label", who, label=label, reason=reason, note=note)
+        self._acted("label", who, label)
+        return written
 
     def skip(
         self, who: str, item: int, *, reason: str | None = None, note: str | None = None
@@ -201,7 +221,9 @@ class Quarantine:
         with self._engine.begin() as connection:
             _check_holder(_locked(connection, item), who)
             _set(connection, item, tier=SKIPPED, skipped_by=who, holder=None)
-            return _write(connection, item, "skip", who, reason=reason, note=note)
+            written = _write(connection, item, "skip", who, reason=reason, note=note)
+        self._acted("skip", who, None)
+        return written
 
     def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
         """Take back the last label or skip, the analyst's own unless ``anyone``; the item waits again."""
@@ -219,7 +241,9 @@ class Quarantine:
                 )
             tier = AUDITED if state["accepted"] else REJECTED
             _set(connection, item, state=0, tier=tier, skipped_by=None, holder=None)
-            return _write(connection, item, "undo", who, note=note)
+            written = _write(connection, item, "undo", who, note=note)
+        self._acted("undo", who, None)
+        return written
 
     def show(self, item: int) -> dict[str, Any]:
         """Return an item with its features and the history of its labels."""
@@ -290,6 +314,14 @@ class Quarantine:
             "closed": sum(n for state, _, n in rows if state == 2),
             "over": over,
         }
+
+    def queue(self) -> tuple[dict[int, int], dict[int, float]]:
+        """Return the number of waiting items by tier, and the seconds for which the oldest has waited."""
+        with self._engine.connect() as connection:
+            rows = connection.execute(text(_COUNTED)).all()
+            connection.execute(text(_BY_INDEX_IN_ORDER))
+            ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
+        return {tier: n for state, tier, n in rows if state == 0}, ages
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:

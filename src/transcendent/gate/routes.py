@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import structlog
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
 from transcendent.gate.export import ColumnsDifferError, export_labelled
+from transcendent.gate.metrics import CONTENT_TYPE
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.readiness import Readiness
 from transcendent.gate.service import Service
@@ -21,10 +22,12 @@ EVERYONE: frozenset[Role] = frozenset(["client", "analyst", "operator"])
 CLIENTS: frozenset[Role] = frozenset(["client", "operator"])
 ANALYSTS: frozenset[Role] = frozenset(["analyst", "operator"])
 OPERATORS: frozenset[Role] = frozenset(["operator"])
+WATCHERS: frozenset[Role] = frozenset(["metrics", "operator"])
 
 RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("GET", "/healthz"): None,
     ("GET", "/readyz"): None,
+    ("GET", "/metrics"): WATCHERS,
     ("GET", "/openapi.json"): EVERYONE,
     ("GET", "/v1/model"): EVERYONE,
     ("POST", "/v1/decisions"): CLIENTS,
@@ -116,6 +119,12 @@ def readyz(request: Request) -> Any:
     if found := readiness.problem():
         raise HTTPException(503, found)
     return {"status": "ready"}
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(request: Request, _: Who) -> Response:
+    """Return the metrics of this process for Prometheus."""
+    return Response(request.app.state.metrics.page(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -4,8 +4,10 @@ import asyncio
 import json
 import math
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,9 +20,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.decisions import DOUBTS, Decisions
 from transcendent.gate.batcher import Batcher
+from transcendent.gate.cutoff import Cutoff
 from transcendent.gate.database import DatabaseError
 from transcendent.gate.features import Group, Parsed, Problems
-from transcendent.gate.intake import Draw, Kept, keep, to_keep
+from transcendent.gate.intake import Draw, Kept, keep, tiers_of, to_keep
+from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.traffic import Counted, Ruling, Traffic
@@ -30,6 +34,7 @@ _MAX_DECIDED = 256 << 10  # bytes of requests that are decided in one call
 _MAX_COMMITTED = 8 << 20  # bytes of requests that are committed in one transaction
 _SMALL = 8 << 10  # bytes: the event loop decides requests up to this size,
 _SHORT = 0.005  # as long as a call takes at most this many seconds
+_OUTCOME = itemgetter("label", "accepted")
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -57,6 +62,7 @@ class Pending:
     answer: tuple[int, bytes] = (500, b"")
     kept: list[Kept] = field(default_factory=list)
     counted: Counted | None = None
+    tally: Tally | None = None
     error: Exception | None = None
 
 
@@ -79,8 +85,10 @@ class Service:
         timeout: float,
         max_waiting: int,
         older: OlderItems | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.model = model
+        self._metrics = metrics or Metrics()
         self._number, self._engine, self._draw, self._traffic = number, engine, draw, traffic
         self._older = older
         self._small: list[Pending] = []
@@ -99,6 +107,11 @@ class Service:
         return all(thread.alive for thread in self._threads) and (
             self._traffic is None or self._traffic.alive
         )
+
+    @property
+    def cutoff(self) -> Cutoff | None:
+        """The cutoff in force, None without a budget."""
+        return None if self._traffic is None else self._traffic.cutoff
 
     @property
     def committing_for(self) -> float:
@@ -273,6 +286,8 @@ class Service:
             problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}
             ids = parsed.ids[start:end]
             job.answer = write_answer(self.model.digest, answers[start:end], ids, problems, ruling.cutoff)
+            outcomes = Counter(map(_OUTCOME, filter(None, answers[start:end])))
+            job.tally = Tally(self.model.digest, outcomes, len(problems))
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
@@ -283,9 +298,10 @@ class Service:
         jobs = [job for job in jobs if job not in gone]
         if not jobs:
             return
-        self._commit_began = time.monotonic()
+        kept = [each for job in jobs for each in job.kept]
+        self._commit_began = began = time.monotonic()
         try:
-            keep(self._engine, [each for job in jobs for each in job.kept])
+            keep(self._engine, kept)
         except (SQLAlchemyError, psycopg.Error, DatabaseError) as error:
             detail = str(getattr(error, "orig", error)).partition("\n")[0]  # later lines may quote objects
             log.error("nothing was kept", error=type(error).__name__, detail=detail[:300])
@@ -299,6 +315,8 @@ class Service:
                 job.error = error
         finally:
             self._commit_began = None
+        stored = all(job.error is None for job in jobs)
+        self._metrics.count_commit(time.monotonic() - began, len(kept), stored=stored)
         self._finish(jobs)
 
     def _finish(self, jobs: list[Pending]) -> None:
@@ -313,6 +331,9 @@ class Service:
         if self._traffic is not None:
             counted = [job.counted for job in jobs if job.counted is not None]
             self._traffic.finish(counted) if answered else self._traffic.release(counted)
+        for job in jobs if answered else ():
+            if job.tally is not None and not job.future.cancelled():
+                self._metrics.count_answer(job.tally, tiers_of(job.kept))
 
 
 def _size(job: Pending) -> int:

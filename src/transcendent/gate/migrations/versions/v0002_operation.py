@@ -56,19 +56,38 @@ _DELETION = ""
 _NO_DELETION = ""
 
 
-_TOKENS = ""
-_NO_TOKENS = ""
+# `revoked_at` may now be in the future: it is when a token ends. Gates of the version before take such a
+# token for revoked, so none of them accepts one that has expired. The index still allows a name only one
+# token without an end.
+_TOKENS = """
+ALTER TABLE token DROP CONSTRAINT token_role_check;
+ALTER TABLE token ADD CONSTRAINT token_role_check
+    CHECK (role IN ('client', 'analyst', 'operator', 'metrics'));
+"""
+_NO_TOKENS = """
+DELETE FROM token WHERE role = 'metrics';
+ALTER TABLE token DROP CONSTRAINT token_role_check;
+ALTER TABLE token ADD CONSTRAINT token_role_check
+    CHECK (role IN ('client', 'analyst', 'operator'));
+"""
+
+
+# The item that has waited longest is one step in this index. Objects of one commit have the same time, so
+# that PostgreSQL stores it once for all of them. Created first: it takes longest, and later statements lock
+# tables that requests read.
+_METRICS = "CREATE INDEX item_oldest ON item (tier, received_at) WHERE state = 0"
+_NO_METRICS = "DROP INDEX item_oldest"
 
 
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS):
+    for sql in (_METRICS, _MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS):
         if sql:
             op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents."""
-    for sql in (_NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS):
+    for sql in (_NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS, _NO_METRICS):
         if sql:
             op.execute(sql)
