@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, options, outputs, showing
+from transcendent.cli import console, events, options, outputs, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -36,26 +36,31 @@ def _command(
     group: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that needs the gate's dependencies and its database."""
+    return lambda function: group.command(name)(_checked(function))
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def checked(*args: Any, **given: Any) -> None:
-            for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
-                extra(module, "gate")
-            from sqlalchemy.exc import SQLAlchemyError
 
-            try:
-                function(*args, **given)
-            except SQLAlchemyError as error:
-                said = " ".join(str(getattr(error, "orig", error)).split())
-                raise ValueError(
-                    "the database that --database or TRANSCENDENT_GATE_DATABASE names "
-                    f"cannot be used: {said:.300}"
-                ) from None
+def _checked(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command's function that names a missing dependency, or what is wrong with the database."""
 
-        return group.command(name)(console.guarded(checked))
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> None:
+        for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
+            extra(module, "gate")
+        from sqlalchemy.exc import SQLAlchemyError
 
-    return register
+        try:
+            function(*args, **given)
+        except SQLAlchemyError as error:
+            said = " ".join(str(getattr(error, "orig", error)).split())
+            raise ValueError(
+                "the database that --database or TRANSCENDENT_GATE_DATABASE names "
+                f"cannot be used: {said:.300}"
+            ) from None
+
+    return console.guarded(checked)
+
+
+app.add_typer(events.group(_checked), name="events")
 
 
 @contextmanager

@@ -252,6 +252,22 @@ class QueueCounts(BaseModel):
     over: int
 
 
+class Event(BaseModel):
+    """What happened. ``data`` has the item's number, what its row still holds, and what was done."""
+
+    id: str
+    type: str
+    timestamp: datetime
+    data: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Events, and the id after which the next ones come."""
+
+    events: list[Event]
+    next: str
+
+
 class Limits(BaseModel):
     """Limits on the objects and bytes of a request."""
 
