@@ -1,5 +1,6 @@
 """Events: written with what they tell, read in an order in which none is missed."""
 
+import json
 import random
 import threading
 import time
@@ -10,8 +11,11 @@ import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
+from typer.testing import CliRunner
 
 from tests.gate.test_quarantine import MODEL, rows
+from transcendent.cli import events as commands
+from transcendent.cli.app import app
 from transcendent.errors import GateError
 from transcendent.gate.database import connect, drop_months, migrate, month_of
 from transcendent.gate.deployments import deploy
@@ -288,6 +292,58 @@ def test_tables_go_back_and_forth_with_events(own_engine, fill):
     migrate(own_engine)
     fill([0.3], "with")
     assert [each["data"]["object_id"] for each in all_of(Events(own_engine))] == ["with0"]
+
+
+class TestPrinted:
+    @pytest.fixture
+    def run(self, database):
+        def attempt(*arguments, code=0):
+            done = CliRunner().invoke(app, ["gate", "events", "--database", database, *arguments])
+            assert done.exit_code == code, done.output
+            return done
+
+        return attempt
+
+    def test_lines_of_json_after_an_event(self, events, fill, run):
+        fill([0.1] * 3, context='{"name": "\\u001b[2J"}')
+        found = all_of(Events(events._engine))
+        lines = run().stdout.splitlines()
+        assert [json.loads(line) for line in lines] == found
+        assert run("--after", found[0]["id"]).stdout.splitlines() == lines[1:]
+        assert run("--after", found[-1]["id"]).stdout == ""
+
+    def test_context_only_of_the_settings(self, fill, run, monkeypatch):
+        fill([0.1], context='{"name": "a\\u001b.exe", "host": "mail-3"}')
+        monkeypatch.setenv("TRANSCENDENT_GATE_EVENT_CONTEXT", "name other")
+        for form in ("json", "ocsf", "ecs", "cef"):
+            (line,) = run("--format", form).stdout.splitlines()
+            assert "a\\u001b.exe" in line.replace("\\\\", "\\")
+            assert "mail-3" not in line
+
+    def test_following_waits_for_more(self, fill, run, monkeypatch):
+        fill([0.1])
+        waits = []
+
+        def wait(_):
+            waits.append(1)
+            if len(waits) == 3:
+                raise KeyboardInterrupt
+            fill([0.1], f"later{len(waits)}")
+
+        monkeypatch.setattr(commands.time, "sleep", wait)
+        lines = run("--follow", code=130).stdout.splitlines()
+        names = [json.loads(line)["data"]["object_id"] for line in lines]
+        assert names == ["o0", "later10", "later20"]
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (("--format", "xml"), "--format xml: must be one of json, ocsf, ecs, cef."),
+            (("--after", "yesterday"), "--after: after must be the id of an event"),
+        ],
+    )
+    def test_what_is_refused(self, run, given, said):
+        assert said in run(*given, code=2).stderr
 
 
 @pytest.fixture(scope="module")

@@ -235,8 +235,10 @@ def show_quarantine(
     with _engine(database) as engine:
         found = Quarantine(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
-    lines = showing.lines(**{name: value for name, value in shown.items() if name != "history"})
+    lists = ("history", "outside")
+    lines = showing.lines(**{name: value for name, value in shown.items() if name not in lists})
     history = [_line(each) for each in shown.get("history", [])]
+    history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
     showing.show("\n".join([lines, *history]), shown, as_json)
 
 

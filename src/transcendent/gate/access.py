@@ -22,8 +22,8 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from transcendent.errors import TranscendentError
 
-Role = Literal["client", "analyst", "operator"]
-ROLES: tuple[Role, ...] = ("client", "analyst", "operator")
+Role = Literal["client", "analyst", "labeller", "operator"]
+ROLES: tuple[Role, ...] = ("client", "analyst", "labeller", "operator")
 
 REFRESHED = 5  # seconds until a token is looked up again, in the background
 REMEMBERED = 10  # seconds until requests wait for the look-up

@@ -28,6 +28,7 @@ from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.intake import Draw, audit_secret, register
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
+from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
@@ -136,6 +137,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
     app.state.events = Events(engine, settings.event_context)
+    app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     process = Process(engines.following)

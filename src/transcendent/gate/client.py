@@ -193,6 +193,25 @@ class GateClient:
         given = {"model": model} | ({} if since is None else {"since": since})
         return bytes(self._request("GET", "/v1/labelled", params=given).content)
 
+    def label(
+        self,
+        label: Any,
+        source: str,
+        *,
+        object_id: str | None = None,
+        sender: str | None = None,
+        item: int | None = None,
+        reason: str | None = None,
+        teach: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Send another system's label of an item, or of the kept objects with an id, of a sender if given.
+
+        ``source`` names the system, such as a sandbox. With ``teach``, the label is exported to learn from.
+        """
+        given = {"label": str(label), "source": source, "object_id": object_id, "sender": sender}
+        given |= {"item": item, "reason": reason, "teach": teach}
+        return list(self._request("POST", "/v1/labels", json=given).json())
+
     def events(self, after: str = "") -> Iterator[dict[str, Any]]:
         """Yield the events after the one with this id, oldest first, up to those that can be read now.
 

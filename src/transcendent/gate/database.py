@@ -272,6 +272,7 @@ _NEEDED = {
     "label": ("SELECT", "INSERT"),
     "model": ("SELECT", "INSERT"),
     "month": ("SELECT",),
+    "outside_label": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "ranks": ("SELECT", "INSERT", "DELETE"),

@@ -22,6 +22,7 @@ _TITLES = {
     "closed": "Closed without a label",
     "deployed": "Deployment changed",
     "alarm": "Alarm of a monitor",
+    "outside": "Labelled by another system",
 }
 _CREATED, _UPDATED, _CLOSED = 1, 2, 3  # activities of an OCSF finding
 _NEW, _IN_PROGRESS, _RESOLVED = 1, 2, 4  # its status

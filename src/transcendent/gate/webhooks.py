@@ -136,10 +136,9 @@ class Webhook:
         """Send some of what is due, and return how many deliveries there were."""
         given = {"target": self.target.name, "lease": _LEASE, "count": _CLAIMED}
         with self._engine.begin() as connection:
-            claimed = connection.execute(text(_CLAIM), given).all()
+            claimed = sorted(connection.execute(text(_CLAIM), given))
         if not claimed:
             return 0
-        claimed.sort()
         places = [Cursor(each.transaction, each.number, each.place) for each in claimed]
         events, end = self._events.at(places), time.monotonic() + _SENDING
         for done, (each, place) in enumerate(zip(claimed, places, strict=True)):

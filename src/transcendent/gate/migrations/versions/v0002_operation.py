@@ -56,14 +56,15 @@ _NO_MONITORS = ""
 # Events are read in the order of their transactions. A restored database may be on a server that counts its
 # transactions from a lower number: `ahead` is what is added so that the order goes on.
 #
-# SECURITY DEFINER: the role of gates that run meanwhile has no rights on tables that are new.
+# SECURITY DEFINER: the role of gates that run meanwhile has no rights on tables that are new. The search path
+# then ends with pg_temp, so that no temporary table of that role stands in for one of these.
 _EVENTS = """
 CREATE TABLE event_order (
     ahead bigint NOT NULL
 );
 INSERT INTO event_order VALUES (0);
 
-CREATE FUNCTION event_transaction() RETURNS bigint LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
+CREATE FUNCTION event_transaction() RETURNS bigint LANGUAGE sql SECURITY DEFINER
     AS $$ SELECT pg_current_xact_id()::text::bigint + ahead FROM event_order $$;
 
 CREATE TABLE event (
@@ -77,7 +78,7 @@ CREATE TABLE event (
 );
 
 CREATE FUNCTION tell_rejected() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN
+SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, items) SELECT 'rejected', array_agg(id ORDER BY id) FROM added
     WHERE tier = 1 HAVING count(*) > 0;
     RETURN NULL;
@@ -86,7 +87,7 @@ CREATE TRIGGER tell_rejected AFTER INSERT ON item REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION tell_rejected();
 
 CREATE FUNCTION tell_label() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN
+SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, items, detail)
     SELECT CASE action WHEN 'label' THEN 'labelled' WHEN 'skip' THEN 'skipped' WHEN 'undo' THEN 'undone'
             WHEN 'decide' THEN 'decided' WHEN 'close' THEN 'closed' ELSE action END,
@@ -99,7 +100,7 @@ CREATE TRIGGER tell_label AFTER INSERT ON label REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION tell_label();
 
 CREATE FUNCTION tell_deployment() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER SET search_path FROM CURRENT AS $$ BEGIN
+SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, detail) SELECT 'deployed', jsonb_build_object('deployment', added.id,
         'action', added.action, 'model', model.digest, 'author', added.author, 'reason', added.reason)
     FROM added JOIN model ON model.id = added.model ORDER BY added.id;
@@ -128,9 +129,53 @@ CREATE TABLE delivery (
     problem text
 );
 CREATE INDEX delivery_due ON delivery (target, due_at) WHERE NOT dead;
+
+-- Labels of other systems. `action` is the label of an item that was settled by it; otherwise the item stays
+-- as it is: labels of accepted objects are no part of the audit.
+CREATE TABLE outside_label (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    item bigint NOT NULL,
+    action bigint,
+    label text NOT NULL,
+    source text NOT NULL,
+    reason text,
+    teach boolean NOT NULL,
+    author text NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX outside_label_item ON outside_label (item, id);
+CREATE INDEX outside_label_action ON outside_label (action) WHERE action IS NOT NULL;
+CREATE TRIGGER outside_label_only_grows BEFORE UPDATE OR DELETE ON outside_label
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER outside_label_only_grows_whole BEFORE TRUNCATE ON outside_label
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE FUNCTION tell_outside_label() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO event (kind, items, detail) SELECT 'outside', ARRAY[item], jsonb_strip_nulls(
+        jsonb_build_object('label', label, 'source', source, 'reason', reason, 'author', author))
+    FROM added WHERE action IS NULL ORDER BY id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tell_outside_label AFTER INSERT ON outside_label REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION tell_outside_label();
+
+ALTER TABLE token DROP CONSTRAINT token_role_check,
+    ADD CONSTRAINT token_role_check CHECK (role IN ('client', 'analyst', 'labeller', 'operator'));
+
+DO $$ DECLARE function text; BEGIN
+    FOREACH function IN ARRAY ARRAY['event_transaction', 'tell_rejected', 'tell_label', 'tell_deployment',
+        'tell_outside_label'] LOOP
+        EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', function, current_schema());
+    END LOOP;
+END $$;
 """
 _NO_EVENTS = """
-DROP TABLE delivery, webhook;
+DELETE FROM token WHERE role = 'labeller';
+ALTER TABLE token DROP CONSTRAINT token_role_check,
+    ADD CONSTRAINT token_role_check CHECK (role IN ('client', 'analyst', 'operator'));
+DROP TABLE outside_label, delivery, webhook;
+DROP FUNCTION tell_outside_label;
 DROP TRIGGER tell_deployment ON deployment;
 DROP TRIGGER tell_label ON label;
 DROP TRIGGER tell_rejected ON item;
