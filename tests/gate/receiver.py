@@ -13,20 +13,28 @@ class Receiver:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"  # connections stay open
+
             def do_POST(self):
                 receiver.requests += 1
-                body = self.rfile.read(int(self.headers["content-length"]))
+                length = int(self.headers["content-length"])
+                body = self.rfile.read(length)
                 how = receiver.behaves
+                if len(body) < length:  # the sender was killed
+                    self.close_connection = True
+                    return
                 if how == "hang":
                     receiver._released.wait(30)
+                    self.close_connection = True
                     return
+                if how < 300:
+                    headers = {name.lower(): value for name, value in self.headers.items()}
+                    receiver.received.append((self.path, headers, body))
                 self.send_response(how)
                 self.send_header("content-length", "0")
                 if 300 <= how < 400:
                     self.send_header("location", f"{receiver.url}elsewhere")
                 self.end_headers()
-                if how < 300:
-                    receiver.received.append((self.path, dict(self.headers), body))
 
             def log_message(self, *_):
                 pass

@@ -289,7 +289,7 @@ def test_the_connection_goes_to_the_address_that_was_checked(receiver, start, fi
     webhook.send()
     ((path, headers, _),) = receiver.received
     assert path == "/hook?a=1"
-    assert headers["Host"] == f"soc.example:{port}"
+    assert headers["host"] == f"soc.example:{port}"
     assert asked.count("soc.example") == 1
 
 

@@ -33,6 +33,7 @@ MAX_SHOWN = 100
 
 _CLAIMED = 20  # deliveries that a process claims at once,
 _SENDING = 20.0  # and seconds after which it gives back those that it has not sent
+_SHORT = 1000  # bytes of an answer
 _LEASE = _SENDING + 4 * TIMEOUT  # connecting, sending and reading may each take as long
 
 log = structlog.get_logger("transcendent.gate")
@@ -163,10 +164,13 @@ class Webhook:
                 "user-agent": f"transcendent-gate/{__version__}",
                 **sign(self.target.secrets, event["id"], int(time.time()), body),
             }
-            # Only the status matters: an answer of any length is not read.
+            # Only the status matters; a short answer is read so that the connection can be used again.
             asked = {"content": body, "headers": headers, "extensions": {"sni_hostname": parts.hostname}}
             with self._http.stream("POST", url, **asked) as answer:
                 status = answer.status_code
+                length = answer.headers.get("content-length", "")
+                if length.isdigit() and int(length[:9]) <= _SHORT:
+                    answer.read()
         except AddressError as error:
             return str(error)
         except self._failed as error:
