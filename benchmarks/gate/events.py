@@ -13,6 +13,7 @@ webhook  2,000 events are sent to a receiver on this machine.
 """
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import random
@@ -24,20 +25,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.events import Cursor, Events
-from transcendent.gate.intake import keep
+from transcendent.gate.features import encode
+from transcendent.gate.intake import Kept, keep, register
+from transcendent.gate.model import Model
 from transcendent.gate.targets import WebhookTarget
 from transcendent.gate.webhooks import Webhook
+from transcendent.tables.layout import Layout
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 
 from tests.gate.processes import cluster_in
 from tests.gate.receiver import Receiver
-from tests.gate.test_quarantine import rows
 
 WRITERS = 8
 KILLS = 3  # a second
@@ -63,7 +67,10 @@ def write(url: str, seed: int) -> None:
                 items = [(draw.getrandbits(62),) for _ in range(draw.randrange(1, 40))]
                 cursor.executemany(sql, items)
                 time.sleep(draw.uniform(0, 0.02))
-            connection.rollback() if draw.random() < 0.1 else connection.commit()
+            if draw.random() < 0.1:
+                connection.rollback()
+            else:
+                connection.commit()
 
 
 def poll(url: str, total: int, seed: int) -> None:
@@ -76,8 +83,8 @@ def poll(url: str, total: int, seed: int) -> None:
         return process
 
     writers, kills, began = [start() for _ in range(WRITERS)], 0, time.monotonic()
-    engine, cursor, read, by_number, last = connect(url), Cursor(), [], 0, 0
-    events, written = Events(engine), False
+    engine, cursor, by_number, last = connect(url), Cursor(), 0, 0
+    events, written, read = Events(engine), False, list[int]()
     while True:
         page = events.after(cursor, draw.randrange(1, 1000))
         read += [each["data"]["item"] for each in page.events]
@@ -108,6 +115,29 @@ def poll(url: str, total: int, seed: int) -> None:
         raise SystemExit("the events read are not those committed")
 
 
+def rejected(engine: Engine, count: int, prefix: str) -> list[Kept]:
+    """Return rejected objects to keep."""
+    model = register(engine, Model(None, "d" * 64, Layout(20), ["goodware", "malware"], {}))
+    features = encode(np.random.default_rng(0).normal(size=(count, 20)))
+    names = [f"{prefix}{i}" for i in range(count)]
+    decision = (model, 1, 0.1, 0.1, 0.5, 1.0, None, 1, False)
+    nothing = (None, None, None, True)
+    return [
+        (
+            hashlib.sha256(name.encode()).digest(),
+            *decision,
+            name,
+            "sensor",
+            None,
+            "malware",
+            None,
+            row,
+            *nothing,
+        )
+        for name, row in zip(names, features, strict=True)
+    ]
+
+
 def insert(url: str, batches: int) -> None:
     """Commit batches of rejected objects to a database for each variant, in turns."""
     with psycopg.connect(url, autocommit=True) as admin:
@@ -123,7 +153,7 @@ def insert(url: str, batches: int) -> None:
     took: list[list[float]] = [[] for _ in engines]
     for turn in range(batches):
         for place, engine in enumerate(engines):
-            made = rows(engine, [0.1] * 100, f"{turn}_")
+            made = rejected(engine, 100, f"{turn}_")
             started = time.perf_counter()
             keep(engine, made)
             took[place].append(1e3 * (time.perf_counter() - started))
@@ -142,7 +172,7 @@ def deliver(url: str, count: int = 2000) -> None:
     target = WebhookTarget(name="here", url=receiver.url, secret_env="SECRET", private=True)
     webhook = Webhook(engine, Events(engine), target)
     webhook.make()
-    keep(engine, rows(engine, [0.1] * count, "sent"))
+    keep(engine, rejected(engine, count, "sent"))
     started = time.perf_counter()
     while len(receiver.received) < count:
         webhook.work()

@@ -12,7 +12,7 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 from typer.testing import CliRunner
 
-from tests.gate.receiver import Receiver
+from tests.gate.receiver import HANG, Receiver
 from tests.gate.test_quarantine import rows
 from transcendent.cli.app import app
 from transcendent.errors import GateSettingsError
@@ -125,7 +125,7 @@ def test_a_receiver_that_fails_hangs_redirects_and_returns_gets_every_event(
     own_engine, receiver, start, fill
 ):
     webhook = start()
-    for how in (500, "hang", 307, 404):
+    for how in (500, HANG, 307, 404):
         receiver.behaves = how
         fill(5, f"{how}_")
         webhook.make()

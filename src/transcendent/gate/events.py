@@ -7,7 +7,7 @@ before every transaction that is still under way: nothing can be added among the
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -122,7 +122,9 @@ class Events:
 
     def _told(self, connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any] | None]:
         ids = list({row["item"] for row in rows if row["item"] is not None})
-        found = connection.execute(text(_ITEMS), {"ids": ids}).mappings() if ids else []
+        found: Iterable[Any] = ()
+        if ids:
+            found = connection.execute(text(_ITEMS), {"ids": ids}).mappings()
         items = {row["item"]: self._item(row) for row in found}
         return [_event(row, items.get(row["item"])) for row in rows]
 

@@ -109,7 +109,11 @@ def as_ecs(event: dict[str, Any]) -> str:
 def as_cef(event: dict[str, Any]) -> str:
     """Return an event as a line of the Common Event Format."""
     kind, data = event["type"], event["data"]
-    fields = {"rt": _milliseconds(event["timestamp"]), "externalId": event["id"], "cn1": data.get("item")}
+    fields: dict[str, Any] = {
+        "rt": _milliseconds(event["timestamp"]),
+        "externalId": event["id"],
+        "cn1": data.get("item"),
+    }
     fields |= {"cn1Label": "item"} if "item" in data else {}
     for number, name in enumerate(_CEF_TEXTS, start=1):
         if data.get(name) is not None:

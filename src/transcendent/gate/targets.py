@@ -104,11 +104,11 @@ def resolve(target: WebhookTarget) -> str:
 
 def _is_public(address: str) -> bool:
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    reached: ipaddress.IPv4Address | ipaddress.IPv6Address | None = parsed
+    reached: ipaddress.IPv4Address | ipaddress.IPv6Address = parsed
     if isinstance(parsed, ipaddress.IPv6Address):  # which may lead to an IPv4 address
         translated = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None
         reached = parsed.ipv4_mapped or parsed.sixtofour or translated or parsed
-    return reached is not None and reached.is_global and not reached.is_multicast
+    return reached.is_global and not reached.is_multicast
 
 
 def _is_loopback(host: str) -> bool:
