@@ -121,19 +121,9 @@ def rejected(engine: Engine, count: int, prefix: str) -> list[Kept]:
     features = encode(np.random.default_rng(0).normal(size=(count, 20)))
     names = [f"{prefix}{i}" for i in range(count)]
     decision = (model, 1, 0.1, 0.1, 0.5, 1.0, None, 1, False)
-    nothing = (None, None, None, True)
+    answer, nothing = (None, "malware", None), (None, None, None, True)
     return [
-        (
-            hashlib.sha256(name.encode()).digest(),
-            *decision,
-            name,
-            "sensor",
-            None,
-            "malware",
-            None,
-            row,
-            *nothing,
-        )
+        (hashlib.sha256(name.encode()).digest(), *decision, name, "sensor", *answer, row, *nothing)
         for name, row in zip(names, features, strict=True)
     ]
 

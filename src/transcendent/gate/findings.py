@@ -109,12 +109,9 @@ def as_ecs(event: dict[str, Any]) -> str:
 def as_cef(event: dict[str, Any]) -> str:
     """Return an event as a line of the Common Event Format."""
     kind, data = event["type"], event["data"]
-    fields: dict[str, Any] = {
-        "rt": _milliseconds(event["timestamp"]),
-        "externalId": event["id"],
-        "cn1": data.get("item"),
-    }
-    fields |= {"cn1Label": "item"} if "item" in data else {}
+    fields: dict[str, Any] = {"rt": _milliseconds(event["timestamp"]), "externalId": event["id"]}
+    if "item" in data:
+        fields |= {"cn1Label": "item", "cn1": data["item"]}
     for number, name in enumerate(_CEF_TEXTS, start=1):
         if data.get(name) is not None:
             fields |= {f"cs{number}Label": name, f"cs{number}": data[name]}
