@@ -40,7 +40,7 @@ def test_every_command_and_option_exists(line):
 
     words = line.partition("#")[0].split()
     command, place = get_command(app), 1
-    while hasattr(command, "commands"):
+    while hasattr(command, "commands") and not words[place].startswith("--"):
         command, place = command.commands[words[place]], place + 1
     known = {option for parameter in command.params for option in getattr(parameter, "opts", [])}
     assert {word for word in words if word.startswith("--")} <= known

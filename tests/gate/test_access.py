@@ -419,7 +419,7 @@ def test_tokens_that_cannot_be_made(engine):
     tokens.create("ann", "client")
     for name, role, said in (
         ("ann", "analyst", "'ann' already has a token: rotate or revoke it"),
-        ("bob", "root", "one of client, analyst, operator, metrics, not 'root'"),
+        ("bob", "root", "one of client, analyst, labeller, operator, metrics, not 'root'"),
         ("", "client", "1 to 100 printable"),
         ("a\nb", "client", "1 to 100 printable"),
         ("x" * 101, "client", "1 to 100 printable"),

@@ -133,7 +133,7 @@ class TestTokens:
             done = run("token", *arguments, code=4)
             assert (said in done.stderr, done.stdout) == (True, "")
         refused = run("token", "create", "bob", "--role", "root", code=2).stderr
-        assert "--role root: must be one of client, analyst, operator" in refused
+        assert "--role root: must be one of client, analyst, labeller, operator" in refused
         run("token", "create", "bob", code=2)
 
     def test_a_database_without_tables(self, run, empty_database):

@@ -138,7 +138,7 @@ def test_an_item_shows_all_that_was_decided(quarantine, engine, fill):
     assert (item["accepted"], item["audit"], item["labelled"]) == (False, False, False)
     expected = np.random.default_rng(0).normal(size=(1, 3))[0].tolist()
     assert dict(zip(item["positions"], item["values"], strict=True)) == dict(enumerate(expected))
-    assert quarantine.show(item["id"]) == {**item, "history": []}
+    assert quarantine.show(item["id"]) == {**item, "history": [], "outside": []}
 
 
 def test_accepted_objects_show_no_doubt(quarantine, fill):

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, options, outputs, showing
+from transcendent.cli import console, events, options, outputs, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -41,26 +41,31 @@ def _command(
     group: typer.Typer, name: str | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that needs the gate's dependencies and its database."""
+    return lambda function: group.command(name)(_checked(function))
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def checked(*args: Any, **given: Any) -> None:
-            for module in _MODULES:
-                extra(module, "gate")
-            from sqlalchemy.exc import SQLAlchemyError
 
-            try:
-                function(*args, **given)
-            except SQLAlchemyError as error:
-                said = " ".join(str(getattr(error, "orig", error)).split())
-                raise ValueError(
-                    "the database that --database or TRANSCENDENT_GATE_DATABASE names "
-                    f"cannot be used: {said:.300}"
-                ) from None
+def _checked(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command's function that names a missing dependency, or what is wrong with the database."""
 
-        return group.command(name)(console.guarded(checked))
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> None:
+        for module in _MODULES:
+            extra(module, "gate")
+        from sqlalchemy.exc import SQLAlchemyError
 
-    return register
+        try:
+            function(*args, **given)
+        except SQLAlchemyError as error:
+            said = " ".join(str(getattr(error, "orig", error)).split())
+            raise ValueError(
+                "the database that --database or TRANSCENDENT_GATE_DATABASE names "
+                f"cannot be used: {said:.300}"
+            ) from None
+
+    return console.guarded(checked)
+
+
+app.add_typer(events.group(_checked), name="events")
 
 
 @contextmanager
@@ -182,7 +187,7 @@ def check(
 @_command(token, "create")
 def create_token(
     name: Annotated[str, Argument(help="The name of the user, shown as the author of their labels.")],
-    role: Annotated[str, Option(help="client, analyst, operator or metrics.")],
+    role: Annotated[str, Option(help="client, analyst, labeller, operator or metrics.")],
     days: Days = None,
     database: Database = None,
 ) -> None:
@@ -256,8 +261,10 @@ def show_quarantine(
     with _engine(database) as engine:
         found = Quarantine(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
-    lines = showing.lines(**{name: value for name, value in shown.items() if name != "history"})
+    lists = ("history", "outside")
+    lines = showing.lines(**{name: value for name, value in shown.items() if name not in lists})
     history = [_line(each) for each in shown.get("history", [])]
+    history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
     showing.show("\n".join([lines, *history]), shown, as_json)
 
 

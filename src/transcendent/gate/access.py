@@ -25,8 +25,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.errors import TranscendentError
 
-Role = Literal["client", "analyst", "operator", "metrics"]
-ROLES: tuple[Role, ...] = ("client", "analyst", "operator", "metrics")
+Role = Literal["client", "analyst", "labeller", "operator", "metrics"]
+ROLES: tuple[Role, ...] = ("client", "analyst", "labeller", "operator", "metrics")
 
 REFRESHED = 5  # seconds until a token is looked up again, in the background
 REMEMBERED = 10  # seconds until requests wait for the look-up

@@ -24,10 +24,12 @@ from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deployments import pinned
+from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.intake import Draw, audit_secret, register
 from transcendent.gate.metrics import Metrics
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
+from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
@@ -36,6 +38,8 @@ from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.settings import GateSettings
 from transcendent.gate.traffic import Traffic
+from transcendent.gate.webhooks import EVERY as SENT_EVERY
+from transcendent.gate.webhooks import Webhook
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -48,6 +52,7 @@ _STATUS: dict[type[Exception], int] = {
     BadTokenError: 401,
     NoItemError: 404,
     ConflictError: 409,
+    CursorError: 422,
     LabelError: 422,
     UncheckedError: 503,
 }
@@ -114,6 +119,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     engine = engines.working
     if warning := prepare(engine):
         log.warning("months run out", detail=warning)
+    resume_order(engine)
     number, secret, traffic = register(engine, model), audit_secret(engine), None
     if model.rule is not None or settings.max_kept is not None:
         traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
@@ -135,6 +141,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.quarantine = Quarantine(
         engine, settings.lease, settings.labels, settings.max_held, metrics.count_action
     )
+    app.state.events = Events(engine, settings.event_context)
+    app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
@@ -144,10 +152,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         budget = None if model.rule is None else model.rule.rate
         deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
     repeated = [Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number]))]
+    to_follow = Events(engines.following, settings.event_context)
+    webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
+    repeated += [Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks]
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
+    for webhook in webhooks:
+        webhook.close()
     for each in repeated:
         each.close()
     with suppress(SQLAlchemyError, psycopg.Error):

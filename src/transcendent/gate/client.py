@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
 from random import uniform
@@ -192,6 +192,37 @@ class GateClient:
         """
         given = {"model": model} | ({} if since is None else {"since": since})
         return bytes(self._request("GET", "/v1/labelled", params=given).content)
+
+    def label(
+        self,
+        label: Any,
+        source: str,
+        *,
+        object_id: str | None = None,
+        sender: str | None = None,
+        item: int | None = None,
+        reason: str | None = None,
+        teach: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Send another system's label of an item, or of the kept objects with an id, of a sender if given.
+
+        ``source`` names the system, such as a sandbox. With ``teach``, the label is exported to learn from.
+        """
+        given = {"label": str(label), "source": source, "object_id": object_id, "sender": sender}
+        given |= {"item": item, "reason": reason, "teach": teach}
+        return list(self._request("POST", "/v1/labels", json=given).json())
+
+    def events(self, after: str = "") -> Iterator[dict[str, Any]]:
+        """Yield the events after the one with this id, oldest first, up to those that can be read now.
+
+        Each has an ``id``: call again with that of the last one to get those that came since.
+        """
+        while True:
+            page = self._answer("GET", "/v1/events", params={"after": after, "limit": 1000})
+            yield from page["events"]
+            if page["next"] == after:
+                return
+            after = page["next"]
 
     def _sizes(self, texts: list[str]) -> list[int]:
         """Return how many objects to send in each request. Only large ones need the limits of the gate."""

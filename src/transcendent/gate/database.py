@@ -263,12 +263,16 @@ def opened(url: str) -> Iterator[Engine]:
 _NEEDED = {
     "artifact": ("SELECT",),
     "cutoff": ("SELECT", "INSERT"),
+    "delivery": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "deployment": ("SELECT", "INSERT"),
+    "event": ("SELECT", "UPDATE"),
+    "event_order": ("SELECT", "UPDATE"),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
     "model": ("SELECT", "INSERT"),
     "month": ("SELECT",),
+    "outside_label": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "ranks": ("SELECT", "INSERT", "DELETE"),
@@ -276,6 +280,7 @@ _NEEDED = {
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
+    "webhook": ("SELECT", "INSERT", "UPDATE"),
 }
 """Rights that a gate needs. Creating partitions needs the owner's."""
 
@@ -420,6 +425,7 @@ def drop_months(engine: Engine, before: int) -> list[str]:
 
 # A budget continues from the newest cutoff of its model, however old that is.
 _DROP_COUNTS = (
+    "DELETE FROM event WHERE written_at < CAST(:first AS timestamptz)",
     "DELETE FROM sender_day WHERE day < CAST(:first AS timestamptz) AT TIME ZONE 'UTC'",
     """DELETE FROM cutoff WHERE made_at < CAST(:first AS timestamptz)
     AND number < (SELECT max(number) FROM cutoff AS newest WHERE newest.model = cutoff.model)""",

@@ -7,6 +7,7 @@ A table has the columns of the frame that the detector was fitted on, with their
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -22,17 +23,31 @@ _ROWS = 5000
 # step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = """
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
-    item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note,
+    item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note, outside.source,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 JOIN LATERAL (SELECT * FROM label WHERE label.item = item.id ORDER BY label.id DESC LIMIT 1) AS last ON true
-WHERE item.state = 1 AND starts_with(model.digest, :model)
+LEFT JOIN outside_label AS outside ON outside.action = last.id
+WHERE item.state = 1 AND outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
+    AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
+"""
+# The last label of another system, if it is to teach and analysts have not labelled the item.
+_OUTSIDE = """
+SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
+    item.received_at, last.written_at AS labelled_at, last.author, last.reason, NULL AS note, last.source,
+    model.digest AS model, model.features->'count' AS width, item.id AS item,
+    payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
+FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
+JOIN item ON item.id = last.item JOIN payload ON payload.id = last.item JOIN model ON model.id = item.model
+WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model)
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
 """
 _MODELS = """
 SELECT digest, features FROM model WHERE starts_with(digest, :model)
-    AND EXISTS (SELECT FROM item WHERE item.model = model.id AND item.state = 1) ORDER BY id
+    AND (EXISTS (SELECT FROM item WHERE item.model = model.id AND item.state = 1) OR model.id IN (
+        SELECT model FROM outside_label JOIN item ON item.id = outside_label.item WHERE teach
+    )) ORDER BY id
 """
 _MAX_CELLS = 2_000_000
 _MAX_EXACT = 1 << 53  # above it, a whole number may have lost digits
@@ -84,7 +99,10 @@ def read_labelled(
         table = table.filter([label in known for label in table["gate_label"].to_pylist()])
     X = _sparse(table) if "gate_width" in table.column_names else _frame(table)
     y = _labels(table["gate_label"].to_pylist(), classes)
-    return Labelled(X, y, table["gate_probability"].to_numpy(), table["gate_accepted"].to_numpy(), table)
+    audited = table["gate_accepted"].to_numpy()
+    if "gate_source" in table.column_names:  # another system's label says nothing about the audit
+        audited = audited & table["gate_source"].is_null().to_numpy()
+    return Labelled(X, y, table["gate_probability"].to_numpy(), audited, table)
 
 
 def _sparse(table: Any) -> Any:
@@ -140,6 +158,7 @@ def schema(layout: Layout | None = None, types: Mapping[str, str] | None = None)
         "labelled_at": moment,
         **dict.fromkeys(("author", "reason", "note", "model"), pa.string()),
         "item": pa.int64(),
+        "source": pa.string(),
         "context": pa.string(),
         "seen_at": moment,
         **({"features": pa.string()} if layout is not None and layout.scores else {}),
@@ -186,8 +205,10 @@ def _export(engine: Any, target: Any, wanted: dict[str, Any], fractions: set[str
         at_once = min(_ROWS, max(1, _MAX_CELLS // max(1, layout.width)))
         written = 0
         with pq.ParquetWriter(target, columns) as writer:
-            found = connection.execute(text(_LABELLED), wanted).mappings()
-            for part in found.partitions(at_once):
+            for part in chain.from_iterable(
+                connection.execute(text(sql), wanted).mappings().partitions(at_once)
+                for sql in (_LABELLED, _OUTSIDE)
+            ):
                 rows = {f"gate_{name}": [row[name] for row in part] for name in part[0]}
                 rows |= _features(layout, map(bytes, rows["gate_encoded"]), columns)
                 arrays = [pa.array(rows[each.name], each.type) for each in columns]

@@ -107,6 +107,10 @@ _WRITE = f"""
 INSERT INTO label (item, object_id, action, label, reason, note, author)
 SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE id = :item RETURNING {_ACTION}
 """
+_OUTSIDE = """
+SELECT item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
+FROM outside_label WHERE item = :item ORDER BY id
+"""
 
 
 class NoItemError(TranscendentError, LookupError):
@@ -252,7 +256,8 @@ class Quarantine:
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
-            return {**found[0], "history": [dict(row) for row in history]}
+            outside = connection.execute(text(_OUTSIDE), {"item": item}).mappings()
+            return {**found[0], "history": list(map(dict, history)), "outside": list(map(dict, outside))}
 
     def find(self, object_id: str, sender: str | None = None) -> list[dict[str, Any]]:
         """Return what became of the objects with an id, latest first: all of them, or those of a sender.

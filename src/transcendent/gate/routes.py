@@ -5,13 +5,15 @@ import tempfile
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
+from transcendent.gate.events import MAX_EVENTS, Cursor, Events
 from transcendent.gate.export import ColumnsDifferError, export_labelled
 from transcendent.gate.metrics import CONTENT_TYPE
+from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.readiness import Readiness
 from transcendent.gate.service import Service
@@ -21,6 +23,7 @@ from transcendent.gate.traffic import find_cutoff
 EVERYONE: frozenset[Role] = frozenset(["client", "analyst", "operator"])
 CLIENTS: frozenset[Role] = frozenset(["client", "operator"])
 ANALYSTS: frozenset[Role] = frozenset(["analyst", "operator"])
+LABELLERS: frozenset[Role] = frozenset(["labeller", "operator"])
 OPERATORS: frozenset[Role] = frozenset(["operator"])
 WATCHERS: frozenset[Role] = frozenset(["metrics", "operator"])
 
@@ -42,6 +45,8 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/v1/quarantine/{item}/skip"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/undo"): ANALYSTS,
     ("GET", "/v1/labelled"): OPERATORS,
+    ("GET", "/v1/events"): OPERATORS,
+    ("POST", "/v1/labels"): LABELLERS,
     ("GET", "/v1/objects/{object_id}"): EVERYONE,
 }
 """Roles that may call a route; None means everybody. A route without a rule is always refused."""
@@ -229,6 +234,26 @@ def find(quarantine: Items, caller: Who, object_id: wire.ObjectId) -> Any:
     if found := quarantine.find(object_id, caller.name if caller.role == "client" else None):
         return found
     raise HTTPException(404, "no object with this id is kept: accepted objects are not, nor are old ones.")
+
+
+@router.post("/v1/labels", response_model=list[wire.OutsideLabelled])
+def label_outside(request: Request, caller: Who, asked: wire.LabelFromOutside) -> Any:
+    """Take in another system's label of an object that is kept."""
+    outside: OutsideLabels = request.app.state.outside
+    return outside.add(caller.name, **asked.model_dump())
+
+
+@router.get("/v1/events", response_model=wire.EventPage)
+def events(
+    request: Request,
+    _: Who,
+    after: wire.Short = "",
+    limit: Annotated[int, Query(ge=1, le=MAX_EVENTS)] = 100,
+) -> Any:
+    """Return the events after one of them, in an order in which none is missed."""
+    found: Events = request.app.state.events
+    page = found.after(Cursor.read(after), limit)
+    return {"events": page.events, "next": str(page.last)}
 
 
 @router.get("/v1/labelled", response_class=StreamingResponse)

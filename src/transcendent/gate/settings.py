@@ -17,6 +17,7 @@ from pydantic_settings import (
 
 from transcendent._utils.text import suggestion
 from transcendent.errors import GateSettingsError
+from transcendent.gate.targets import WebhookTarget
 
 PREFIX = "TRANSCENDENT_GATE_"
 FILE = f"{PREFIX}FILE"
@@ -56,6 +57,14 @@ class GateSettings(BaseSettings):
         ["unclear"],
         description="Labels to allow besides the classes; separated by spaces in the environment.",
     )
+    event_context: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Fields of an object's context to show in events; separated by spaces in the "
+        "environment.",
+    )
+    webhooks: list[WebhookTarget] = Field(
+        [], description="[Webhooks](operation.md#webhooks) that events are sent to; JSON in the environment."
+    )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
@@ -87,10 +96,17 @@ class GateSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
-        for name in ("trusted", "labels"):
+        for name in ("trusted", "labels", "event_context"):
             if isinstance(given, dict) and isinstance(value := given.get(name), str):
                 given[name] = json.loads(value) if value.startswith("[") else value.split()
         return given
+
+    @model_validator(mode="after")
+    def _check_webhooks(self) -> "GateSettings":
+        names = [each.name for each in self.webhooks]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"webhooks: two have the name {twice.pop()}.")
+        return self
 
     @model_validator(mode="after")
     def _check_address(self) -> "GateSettings":

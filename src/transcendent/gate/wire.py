@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from transcendent._utils.dates import as_moment
 from transcendent.gate.features import LONGEST_ID
@@ -143,6 +143,24 @@ class Resolve(Skip):
     label: Label
 
 
+class LabelFromOutside(Message):
+    """Another system's label of an item, or of the kept objects with an id."""
+
+    item: ItemId | None = None
+    object_id: ObjectId | None = None
+    sender: ObjectId | None = None
+    label: Label
+    source: Annotated[Short, StringConstraints(min_length=1)]
+    reason: Short | None = None
+    teach: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "LabelFromOutside":
+        if (self.item is None) == (self.object_id is None):
+            raise ValueError("give one of item and object_id")
+        return self
+
+
 class Undo(Message):
     """Why a label or a skip is taken back."""
 
@@ -198,10 +216,24 @@ class Item(BaseModel):
     seen_at: datetime | None
 
 
+class OutsideLabelled(BaseModel):
+    """A label of another system, and whether the item has it now; otherwise it is only recorded."""
+
+    item: int
+    label: str
+    source: str
+    reason: str | None
+    teach: bool
+    author: str
+    written_at: datetime
+    settled: bool
+
+
 class ShownItem(Item):
     """An object in the quarantine, with its history."""
 
     history: list[Action]
+    outside: list[OutsideLabelled]
 
 
 class ClaimedItems(BaseModel):
@@ -250,6 +282,22 @@ class QueueCounts(BaseModel):
     labelled: int
     closed: int
     over: int
+
+
+class Event(BaseModel):
+    """What happened. ``data`` has the item's number, what its row still holds, and what was done."""
+
+    id: str
+    type: str
+    timestamp: datetime
+    data: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Events, and the id after which the next ones come."""
+
+    events: list[Event]
+    next: str
 
 
 class Limits(BaseModel):

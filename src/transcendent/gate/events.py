@@ -1,0 +1,181 @@
+"""Events: what happened to items and models, in an order in which nothing is ever missed.
+
+Triggers write events in the transaction of what they tell. Transactions do not end in the order in which they
+began, so a reader that remembers the last number it saw would miss events that are committed later with a
+lower number. So events are read in the order of their transactions, and only those of transactions that began
+before every transaction that is still under way: nothing can be added among them any more.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import Connection, Engine, text
+
+from transcendent.decisions import DOUBTS
+from transcendent.errors import TranscendentError
+
+MAX_EVENTS = 1000
+
+_SETTLED = "(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint + ahead FROM event_order)"
+# A row has an event for each of its items, or one if it has none. The first LIMIT is for the index: of the
+# rows that it finds, only the one of the cursor may be read already.
+_AFTER = f"""
+SELECT transaction, number, coalesce(place, 0) AS place, kind, written_at, detail, item
+FROM (
+    SELECT * FROM event WHERE (transaction, number) >= (:transaction, :number) AND transaction < {_SETTLED}
+    ORDER BY transaction, number LIMIT :limit + 1
+) AS rows LEFT JOIN LATERAL unnest(items) WITH ORDINALITY AS each (item, place) ON true
+WHERE (transaction, number, coalesce(place, 0)) > (:transaction, :number, :place)
+ORDER BY transaction, number, place LIMIT :limit
+"""
+_AT = """
+SELECT event.transaction, event.number, wanted.place, kind, written_at, detail, items[wanted.place] AS item
+FROM unnest(CAST(:transactions AS bigint[]), CAST(:numbers AS bigint[]), CAST(:places AS bigint[]))
+    AS wanted (transaction, number, place)
+JOIN event ON event.transaction = wanted.transaction AND event.number = wanted.number
+"""
+_ITEMS = """
+SELECT item.id AS item, payload.object_id, payload.sender, item.received_at, payload.label AS predicted,
+    payload.accepted, payload.credibility, payload.confidence, payload.doubt, model.digest AS model,
+    payload.cutoff, payload.context, payload.seen_at
+FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids)
+"""
+# Events of transactions that the server has not reached yet were written by another one, and restored here.
+_RESTORED = """
+SELECT max(transaction) >= (
+    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead FROM event_order
+) FROM event
+"""
+_GO_ON = """
+UPDATE event_order SET ahead = (SELECT max(transaction) + 1 FROM event) - pg_current_xact_id()::text::bigint
+"""
+
+_CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+
+
+class CursorError(TranscendentError, ValueError):
+    """The text is not the id of an event."""
+
+
+class Cursor(NamedTuple):
+    """The place of an event in the order: its transaction, its row, and the place of its item there."""
+
+    transaction: int = 0
+    number: int = 0
+    place: int = 0
+
+    @classmethod
+    def read(cls, given: str) -> "Cursor":
+        """Return the place of the event with this id; the start for an empty text."""
+        if not given:
+            return cls()
+        found = _CURSOR.fullmatch(given)
+        if found is None:
+            raise CursorError(f"after must be the id of an event, or next of an answer, not {given!r:.80}.")
+        return cls(*map(int, found.groups()))
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))
+
+
+class Page(NamedTuple):
+    """Events, and the place after which the next ones come."""
+
+    events: list[dict[str, Any]]
+    last: Cursor
+
+
+class Events:
+    """The events of a database; ``context`` names the fields of objects' context that they may have."""
+
+    def __init__(self, engine: Engine, context: Sequence[str] = ()) -> None:
+        self._engine, self._context = engine, list(context)
+
+    def after(self, cursor: Cursor, limit: int = MAX_EVENTS) -> Page:
+        """Return the next events. Those of items that are gone are left out where they are about the item."""
+        with self._engine.connect() as connection:
+            rows = places_after(connection, cursor, limit)
+            found = self._told(connection, rows)
+        return Page([each for each in found if each], _place(rows[-1]) if rows else cursor)
+
+    def at(self, places: Sequence[Cursor]) -> dict[Cursor, dict[str, Any]]:
+        """Return events by their places, without those that are gone."""
+        columns = zip(*places, strict=True)
+        given = dict(zip(("transactions", "numbers", "places"), map(list, columns), strict=True))
+        with self._engine.connect() as connection:
+            rows = connection.execute(text(_AT), given).mappings().all()
+            found = self._told(connection, rows)
+        return {_place(row): each for row, each in zip(rows, found, strict=True) if each}
+
+    def all_after(self, cursor: Cursor) -> Iterator[Page]:
+        """Return all events that can be read now, in pages; the last one is empty."""
+        while True:
+            page = self.after(cursor)
+            yield page
+            if page.last == cursor:
+                return
+            cursor = page.last
+
+    def _told(self, connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any] | None]:
+        ids = list({row["item"] for row in rows if row["item"] is not None})
+        found: Iterable[Any] = ()
+        if ids:
+            found = connection.execute(text(_ITEMS), {"ids": ids}).mappings()
+        items = {row["item"]: self._item(row) for row in found}
+        return [_event(row, items.get(row["item"])) for row in rows]
+
+    def _item(self, row: Any) -> dict[str, Any]:
+        item = dict(row)
+        item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
+        sent = {} if row["context"] is None else orjson.loads(row["context"])
+        item["received_at"] = _as_text(row["received_at"])
+        item["seen_at"] = None if row["seen_at"] is None else _as_text(row["seen_at"])
+        item["context"] = {name: sent[name] for name in self._context if name in sent}
+        return item
+
+
+def places_after(connection: Connection, cursor: Cursor, limit: int) -> Sequence[Any]:
+    """Return the next events as rows, without what their items hold."""
+    given = {**cursor._asdict(), "limit": limit}
+    return connection.execute(text(_AFTER), given).mappings().all()
+
+
+def newest_place(connection: Connection) -> Cursor:
+    """Return the place after all events that can be read now."""
+    return Cursor(int(connection.execute(text(f"SELECT {_SETTLED}")).scalar_one()))
+
+
+def resume_order(engine: Engine) -> None:
+    """Let new events come after those of a restored database, whose server may have counted further."""
+    with engine.begin() as connection:
+        if not connection.execute(text(_RESTORED)).scalar_one():
+            return
+        # Nobody writes an event meanwhile, and who waits to do so reads the new number.
+        connection.execute(text("LOCK TABLE event IN SHARE ROW EXCLUSIVE MODE"))
+        if connection.execute(text(_RESTORED)).scalar_one():
+            connection.execute(text(_GO_ON))
+
+
+def _as_text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _place(row: Any) -> Cursor:
+    return Cursor(row["transaction"], row["number"], row["place"])
+
+
+def _event(row: Any, item: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an event; None if it is a rejection, which is its item's row, and the item is gone."""
+    if row["kind"] == "rejected" and item is None:
+        return None
+    about = {} if row["item"] is None else item or {"item": row["item"]}
+    return {
+        "id": str(_place(row)),
+        "type": row["kind"],
+        "timestamp": _as_text(row["written_at"]),
+        "data": {**about, **row["detail"]},
+    }

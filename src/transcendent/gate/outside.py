@@ -1,0 +1,97 @@
+"""Labels of other systems, such as verdicts of a sandbox or closed tickets.
+
+Such a label settles a rejected object that waits and that nobody holds. Other items stay as they are, and the
+label is only recorded: an analyst's label counts more, and the audit of accepted objects is for analysts
+alone, since other systems do not choose objects at random.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, text
+
+from transcendent.gate.quarantine import (
+    ConflictError,
+    LabelError,
+    NoItemError,
+    _last,
+    _locked,
+    _set,
+    _write,
+)
+
+_MAX_ITEMS = 100
+
+_OF_OBJECT = """
+SELECT id, sender FROM payload
+WHERE hashtextextended(object_id, 0) = hashtextextended(:object, 0) AND object_id = :object
+    AND (CAST(:sender AS text) IS NULL OR sender = :sender) ORDER BY id LIMIT :limit
+"""
+_COLUMNS = "item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled"
+_BEFORE = f"SELECT {_COLUMNS}, action FROM outside_label WHERE item = :item ORDER BY id DESC LIMIT 1"
+_ADD = f"""
+INSERT INTO outside_label (item, action, label, source, reason, teach, author)
+VALUES (:item, :action, :label, :source, :reason, :teach, :author) RETURNING {_COLUMNS}
+"""
+
+
+class OutsideLabels:
+    """Takes in labels of other systems; ``labels`` are allowed besides the classes of an item's model."""
+
+    def __init__(self, engine: Engine, labels: Sequence[str] = ()) -> None:
+        self._engine, self._labels = engine, list(labels)
+
+    def add(
+        self,
+        author: str,
+        label: str,
+        source: str,
+        *,
+        item: int | None = None,
+        object_id: str | None = None,
+        sender: str | None = None,
+        reason: str | None = None,
+        teach: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Label an item, or the kept objects with an id. Repeating the same label changes nothing."""
+        given = {"label": label, "source": source, "reason": reason, "teach": teach, "author": author}
+        with self._engine.begin() as connection:
+            connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
+            items = _items_of(connection, object_id, sender) if item is None else [item]
+            return [self._add(connection, each, given) for each in items]
+
+    def _add(self, connection: Connection, item: int, given: dict[str, Any]) -> dict[str, Any]:
+        state = _locked(connection, item)
+        allowed = [*map(str, state["classes"]), *self._labels]
+        if given["label"] not in allowed:
+            raise LabelError(f"{given['label']!r:.80} is not one of the labels {', '.join(allowed):.300}.")
+        before = connection.execute(text(_BEFORE), {"item": item}).mappings().first()
+        if before is not None and all(before[name] == value for name, value in given.items()):
+            return dict(before)
+        action = None
+        if not state["accepted"] and _may_settle(connection, item, state, before, given["source"]):
+            _set(connection, item, state=1, holder=None)
+            said = {"label": given["label"], "reason": given["reason"] or given["source"]}
+            action = _write(connection, item, "label", given["author"], **said)["id"]
+        added = connection.execute(text(_ADD), {"item": item, "action": action, **given})
+        return dict(added.mappings().one())
+
+
+def _items_of(connection: Connection, object_id: str | None, sender: str | None) -> list[int]:
+    given = {"object": object_id, "sender": sender, "limit": _MAX_ITEMS}
+    found = connection.execute(text(_OF_OBJECT), given).all()
+    if not found:
+        raise NoItemError("no object with this id is kept: accepted objects are not, nor are old ones.")
+    if len({each.sender for each in found}) > 1:
+        raise ConflictError("several senders have sent an object with this id: name the sender.")
+    return [each.id for each in found]
+
+
+def _may_settle(connection: Connection, item: int, state: dict[str, Any], before: Any, source: str) -> bool:
+    """Return whether a label of this source may become the item's own: it waits, or it has one of theirs."""
+    if state["state"] == 0:
+        return not state["held"]
+    if state["state"] == 2 or before is None or before["source"] != source:
+        return False
+    last = _last(connection, item)
+    return last is not None and last["id"] == before["action"]
