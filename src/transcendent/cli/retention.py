@@ -85,6 +85,10 @@ def _target(object_id: str | None, sender: str | None, context: str | None, fiel
     if len(named) != 1:
         raise UsageError("name what to delete by one of --object, --sender and --context.")
     kind, value = named[0]
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes of the command line that are no text
+        raise UsageError(f"--{kind} must be text in UTF-8.") from None
     if kind != "context":
         return ToDelete(kind, value)
     field, equals, wanted = value.partition("=")

@@ -125,7 +125,6 @@ def delete(engine: Engine, target: ToDelete, author: str, reason: str) -> Delete
     Whatever was committed before is found. Objects that gates keep meanwhile may stay, as if they were sent
     afterwards.
     """
-    sweep(engine)  # a month that was dropped may have left notes, which nothing could find any more
     found = find(engine, target)
 
     def begin(connection: Connection) -> int:
@@ -139,6 +138,7 @@ def delete(engine: Engine, target: ToDelete, author: str, reason: str) -> Delete
     for ids in _steps(sorted({*found.items, *found.examples})):
         step = without_blocking(engine, partial(_delete, ids=ids, deletion=number), failure)
         deleted = Deleted(*(a + b for a, b in zip(deleted, step, strict=True)))
+    sweep(engine)  # what is left of a month that was dropped before or meanwhile, which nothing else finds
     return deleted
 
 
