@@ -21,17 +21,11 @@ import apps
 import numpy as np
 from sqlalchemy import Engine, text
 
-from transcendent.gate.database import (
-    connect,
-    drop_months,
-    make_month,
-    migrate,
-    month_of,
-    sweep_identities,
-)
+from transcendent.gate.database import connect, drop_months, make_month, migrate, month_of
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import load_model
 from transcendent.gate.quarantine import Quarantine
+from transcendent.gate.retention import sweep_identities
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 

@@ -73,7 +73,11 @@ def drop_all(engine):
         for month in connection.execute(text("DELETE FROM month RETURNING number")).scalars().all():
             for table in ("item", "payload"):
                 connection.execute(text(f"DROP TABLE {partition(table, month)}"))
-        connection.execute(text("DELETE FROM identity"))
+        for table in (
+            *("identity", "example", "unswept", "remark"),
+            *("context_key", "context_field", "deletion"),
+        ):
+            connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger
 
 

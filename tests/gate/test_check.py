@@ -46,6 +46,17 @@ def this(engine, table):
         ("DELETE FROM identity", ["6 items without an identity"], 0),
         ("DELETE FROM payload", ["6 items without a payload"], 1),
         ("DELETE FROM item WHERE state = 0", ["3 identities", "3 payloads without an item"], 1),
+        (
+            "INSERT INTO remark VALUES (1, {gone}, 'n'); INSERT INTO context_key VALUES (1, {gone})",
+            ["1 notes whose item is gone", "1 context keys whose item is gone"],
+            0,
+        ),
+        (
+            "INSERT INTO example SELECT id, received_at, probability, seen_at, model, accepted, object_id, "
+            "sender, label, features FROM item JOIN payload USING (id) WHERE state = 1",
+            ["3 examples that are also items"],
+            0,
+        ),
         ("DELETE FROM tally", ["2 counts that differ from a scan"], 0),
         ("UPDATE {item} SET state = 1", ["2 counts that", "3 items marked as labelled without a label"], 1),
         ("UPDATE item SET state = 0", ["3 items that have a label and wait"], 1),
@@ -60,7 +71,9 @@ def this(engine, table):
 )
 def test_contradictions_are_found_and_repaired_where_that_is_possible(filled, change, said, repaired):
     with filled.begin() as connection:
-        connection.exec_driver_sql(change.format(item=this(filled, "item")))
+        connection.exec_driver_sql(
+            change.format(item=this(filled, "item"), gone=month_of(this_month(filled)) << 40)
+        )
     found = check(filled)
     for each in said:
         assert any(each in problem.what for problem in found), found

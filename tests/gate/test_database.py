@@ -24,13 +24,13 @@ from transcendent.gate.database import (
     newest_version,
     partition,
     retry_if_disconnected,
-    sweep_identities,
     version_of,
     versions,
 )
 from transcendent.gate.intake import audit_secret, keep, register
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import NoItemError, Quarantine
+from transcendent.gate.retention import sweep_identities
 from transcendent.tables.layout import Layout
 
 
@@ -213,12 +213,13 @@ def test_older_months_are_dropped_and_labels_stay(engine):
     assert "item_2021_01" in tables(engine)
     with pytest.raises(NoItemError):
         quarantine.show(oldest)
+    assert count(engine, "example") == 8
     assert sweep_identities(engine) == 8
     assert sweep_identities(engine) == 0
     assert count(engine, "identity") == 8
     assert quarantine.counts()["labelled"] == 8
     with engine.connect() as connection:
-        known = connection.execute(text("SELECT object_id FROM label WHERE item = :id"), {"id": oldest})
+        known = connection.execute(text("SELECT object_id FROM example WHERE id = :id"), {"id": oldest})
         assert known.scalars().all() == [old["object_id"]]
 
 

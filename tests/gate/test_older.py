@@ -68,7 +68,7 @@ def test_a_waiting_object_is_one_item_and_decided_again(engine, quarantine, send
     )
     assert (after["context"], after["features"]) == ('{"a": 1}', before["features"])
     (written,) = quarantine.show(after["id"])["history"]
-    assert (written["action"], written["reason"], written["author"]) == ("decide", "rejected", "sensor")
+    assert (written["action"], written["reason"], written["author"]) == ("decide", "rejected", "gate")
     assert written["note"] == f"before: rejected as malware by model {'d' * 64}"
     send(0.4, model=second, label="goodware")
     assert len(actions(quarantine, after["id"])) == 1  # the same model changes nothing
@@ -80,7 +80,7 @@ def test_an_object_that_is_accepted_now_is_closed_or_audited(engine, quarantine,
     item = only(engine)["id"]
     send(0.9, **accepted, kept=False)
     assert (only(engine)["state"], quarantine.counts()["closed"], quarantine.claim("ann").items) == (2, 1, [])
-    assert actions(quarantine, item) == [("close", "accepted", "sensor")]
+    assert actions(quarantine, item) == [("close", "accepted", "gate")]
     assert (quarantine.show(item)["closed"], quarantine.find("o0")[0]["state"]) == (True, "closed")
     assert quarantine.find("o0", "sensor") == []  # which is also what its sender sees if it is drawn
     for act in (lambda: quarantine.resolve("ann", item, "malware"), lambda: quarantine.undo("ann", item)):

@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine."""
+"""The commands of the gate: serve, learn, migrate, months, tidy, check, delete, token, quarantine."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, events, options, outputs, showing
+from transcendent.cli import console, events, options, outputs, retention, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -324,8 +324,9 @@ def drop_quarantine(
     database: Database = None,
     yes: Annotated[bool, Option("--yes", help="Drop the months; without it, they are only listed.")] = False,
 ) -> None:
-    """Drop all objects from before a month, labelled or not. The history of labels stays."""
-    from transcendent.gate.database import check_over, drop_months, month_of, months_before, sweep_identities
+    """Drop all objects from before a month. Labels stay, and labelled objects become examples."""
+    from transcendent.gate.database import check_over, drop_months, month_of, months_before
+    from transcendent.gate.retention import sweep
 
     try:
         month = month_of(before)
@@ -342,7 +343,11 @@ def drop_quarantine(
             started = time.perf_counter()
             drop_months(engine, month)
             dropped = time.perf_counter() - started
-            swept = sweep_identities(engine)
+            swept = sweep(engine)
             console.say(
                 f"dropped {', '.join(found) or 'nothing'} in {dropped:.1f} s; {swept:,} identities forgotten."
             )
+
+
+_command(app)(retention.tidy)
+_command(app)(retention.delete)

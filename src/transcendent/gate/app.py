@@ -23,6 +23,7 @@ from starlette.requests import ClientDisconnect
 from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
+from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.intake import Draw, audit_secret, register
@@ -120,6 +121,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     if warning := prepare(engine):
         log.warning("months run out", detail=warning)
     resume_order(engine)
+    declare_fields(engine, settings.deletable_context)
     number, secret, traffic = register(engine, model), audit_secret(engine), None
     if model.rule is not None or settings.max_kept is not None:
         traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)

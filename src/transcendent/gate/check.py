@@ -22,12 +22,18 @@ AND NOT EXISTS (SELECT FROM item WHERE item.id = identity.item)"""
 _UNKNOWN = "NOT EXISTS (SELECT FROM identity WHERE identity.item = item.id)"
 _WHOLE = "FROM item JOIN payload ON payload.id = item.id"
 # The same key as `intake._key`.
-_KEY = "sha256(convert_to(sender || chr(10) || object_id || chr(10), 'UTF8') || payload.features)"
+KEY = "sha256(convert_to(sender || chr(10) || object_id || chr(10), 'UTF8') || payload.features)"
+"""SQL of an object's identity, from its payload."""
 # If an object has two items, the older one gets the identity.
 _IDENTIFY = f"""INSERT INTO identity (key, item)
-SELECT {_KEY}, item.id {_WHOLE}
+SELECT {KEY}, item.id {_WHOLE}
 WHERE {_UNKNOWN} ORDER BY item.id ON CONFLICT (key) DO NOTHING"""
 _SCANNED = "SELECT id >> 40 AS month, tier, state, count(*) AS n FROM item GROUP BY 1, 2, 3"
+# What is left of dropped months is swept, and no contradiction.
+_LEFT = f"""FROM {{0}} WHERE item >= {FIRST_KEPT} AND item >> 40 {_ELSEWHERE}
+AND NOT EXISTS (SELECT FROM item WHERE item.id = {{0}}.item)
+AND NOT EXISTS (SELECT FROM example WHERE example.id = {{0}}.item)"""
+_TWICE = "FROM example WHERE EXISTS (SELECT FROM item WHERE item.id = example.id)"
 _LAST = "(SELECT action FROM label WHERE label.item = item.id ORDER BY label.id DESC LIMIT 1)"
 
 _COUNTED: dict[str, tuple[str, str]] = {
@@ -38,12 +44,12 @@ _COUNTED: dict[str, tuple[str, str]] = {
     ),
     "items without an identity": (
         f"""SELECT count(*) {_WHOLE}
-        WHERE {_UNKNOWN} AND NOT EXISTS (SELECT FROM identity WHERE key = {_KEY})""",
+        WHERE {_UNKNOWN} AND NOT EXISTS (SELECT FROM identity WHERE key = {KEY})""",
         "if their objects are sent again, they are stored twice; --repair recreates the identities.",
     ),
     "items whose object has another item": (
         f"""SELECT count(*) {_WHOLE}
-        WHERE {_UNKNOWN} AND EXISTS (SELECT FROM identity WHERE key = {_KEY})""",
+        WHERE {_UNKNOWN} AND EXISTS (SELECT FROM identity WHERE key = {KEY})""",
         "these objects were stored twice; delete the items that have no label.",
     ),
     "items without a payload": (
@@ -55,6 +61,18 @@ _COUNTED: dict[str, tuple[str, str]] = {
         f"""SELECT count(*) FROM payload WHERE id >> 40 {_ELSEWHERE}
         AND NOT EXISTS (SELECT FROM item WHERE item.id = payload.id)""",
         "nobody can claim them; restore the table item from a backup, or delete the payloads.",
+    ),
+    "notes whose item is gone": (
+        f"SELECT count(*) {_LEFT.format('remark')}",
+        "no deletion of an object finds them; --repair deletes them.",
+    ),
+    "context keys whose item is gone": (
+        f"SELECT count(*) {_LEFT.format('context_key')}",
+        "they are hashes of contexts; --repair deletes them.",
+    ),
+    "examples that are also items": (
+        f"SELECT count(*) {_TWICE}",
+        "they are exported twice, such as after a restore of their month; --repair deletes these examples.",
     ),
     "counts that differ from a scan": (
         f"""SELECT count(*) FROM (
@@ -142,6 +160,9 @@ def _repair(connection: Connection) -> None:
     for month in unnoted:
         connection.execute(text("INSERT INTO month VALUES (:month)"), {"month": month})
     connection.execute(text(f"DELETE {_LOST}"), {"lacking": lacking})
+    for sql in (_LEFT.format("remark"), _LEFT.format("context_key")):
+        connection.execute(text(f"DELETE {sql}"), {"lacking": lacking})
+    connection.execute(text(f"DELETE {_TWICE}"))
     connection.execute(text(_IDENTIFY))
     connection.execute(text("DELETE FROM tally"))
     connection.execute(text(f"INSERT INTO tally (month, tier, state, n) {_SCANNED}"))

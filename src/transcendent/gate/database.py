@@ -262,11 +262,13 @@ def opened(url: str) -> Iterator[Engine]:
 
 _NEEDED = {
     "artifact": ("SELECT",),
+    "context_field": ("SELECT", "INSERT"),
     "cutoff": ("SELECT", "INSERT"),
     "delivery": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "deployment": ("SELECT", "INSERT"),
     "event": ("SELECT", "UPDATE"),
     "event_order": ("SELECT", "UPDATE"),
+    "example": ("SELECT",),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
@@ -276,6 +278,7 @@ _NEEDED = {
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "ranks": ("SELECT", "INSERT", "DELETE"),
+    "remark": ("SELECT",),
     "secret": ("SELECT",),
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
@@ -343,10 +346,15 @@ def prepare(engine: Engine) -> str | None:
     return None
 
 
+def this_month(connection: Connection) -> int:
+    """Return the number of the current month, in UTC."""
+    return int(connection.execute(text(f"SELECT {_MONTH}")).scalar_one())
+
+
 def make_months(engine: Engine) -> str:
     """Create missing partitions for this month and the next two; return the name of the last month."""
     with engine.begin() as connection:
-        this: int = connection.execute(text(f"SELECT {_MONTH}")).scalar_one()
+        this = this_month(connection)
         for month in range(this, this + 3):
             make_month(connection, month)
     return month_name(this + 2)
@@ -414,7 +422,10 @@ def month_name(month: int) -> str:
 
 
 def drop_months(engine: Engine, before: int) -> list[str]:
-    """Drop the items and payloads of all earlier months, but not the labels; return the dropped months."""
+    """Drop the items and payloads of all earlier months; return the dropped months.
+
+    Labels stay, and labelled objects become examples.
+    """
     check_over(engine, before)
     dropped = [month for month in months_before(engine, before) if _drop_month(engine, month_of(month))]
     with engine.begin() as connection:
@@ -432,6 +443,15 @@ _DROP_COUNTS = (
 )
 
 
+# Found by their labels: reading all items would take seconds, while gates wait.
+_EXAMPLES = """INSERT INTO example (id, received_at, model, {columns})
+SELECT id, received_at, model, {columns} FROM {item} JOIN {payload} USING (id)
+WHERE state = 1 AND id IN (
+    SELECT item FROM label WHERE action = 'label' AND item >= :first AND item < :end
+) ON CONFLICT (id) DO NOTHING"""
+_EXAMPLE_COLUMNS = "probability, accepted, object_id, sender, label, features, context, seen_at, shown"
+
+
 def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:
     """Drop a month; return False if another process has just done so."""
 
@@ -439,12 +459,18 @@ def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:
         sql = text("DELETE FROM month WHERE number = :month")
         if not connection.execute(sql, {"month": month}).rowcount:
             return False
-        for table in ("item", "payload"):
-            name = partition(table, month)
+        names = {table: partition(table, month) for table in ("item", "payload")}
+        for table, name in names.items():  # from here on, nobody can change a label of the month
             connection.execute(text(f"ALTER TABLE {table} DETACH PARTITION {name}"))
+        bounds = {"first": month << _BITS, "end": (month + 1) << _BITS}
+        connection.execute(text(_EXAMPLES.format(columns=_EXAMPLE_COLUMNS, **names)), bounds)
+        for name in names.values():
             connection.execute(text(f"DROP TABLE {name}"))
         # Dropping a table fires no trigger, so its counts are deleted here.
         connection.execute(text("DELETE FROM tally WHERE month = :month"), {"month": month})
+        connection.execute(
+            text("INSERT INTO unswept VALUES (:month) ON CONFLICT DO NOTHING"), {"month": month}
+        )
         return True
 
     return without_blocking(engine, work, f"{month_name(month)} was not dropped", tries)
@@ -453,7 +479,7 @@ def _drop_month(engine: Engine, month: int, tries: int = 30) -> bool:
 def check_over(engine: Engine, before: int) -> None:
     """Raise if the current month is among the months to drop."""
     with engine.connect() as connection:
-        this = month_name(connection.execute(text(f"SELECT {_MONTH}")).scalar_one())
+        this = month_name(this_month(connection))
     if before > month_of(this):
         raise ValueError(f"{this} is not over: the first month to keep must be {this} or earlier.")
 
@@ -463,16 +489,6 @@ def months_before(engine: Engine, before: int) -> list[str]:
     sql = text("SELECT number FROM month WHERE number < :before ORDER BY 1")
     with engine.connect() as connection:
         return [month_name(month) for month in connection.execute(sql, {"before": before}).scalars()]
-
-
-def sweep_identities(engine: Engine) -> int:
-    """Delete the identities of items in dropped months, and return their number."""
-    swept = 0
-    for part in range(16):  # a transaction each, so that none holds its locks for long
-        with engine.begin() as connection:
-            gone = connection.execute(text(f"DELETE FROM identity_{part:02} WHERE item < {FIRST_KEPT}"))
-            swept += gone.rowcount
-    return swept
 
 
 FIRST_KEPT = f"(SELECT coalesce(min(number)::bigint << {_BITS}, {2**63 - 1}) FROM month)"

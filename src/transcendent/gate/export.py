@@ -19,18 +19,24 @@ from transcendent.errors import TranscendentError
 from transcendent.tables.layout import Layout
 
 _ROWS = 5000
+# Objects of dropped months come first: they have the smallest ids, so that all rows are in the order of ids.
+_SOURCES = (
+    "example",
+    """(SELECT payload.*, item.received_at, item.model FROM item JOIN payload ON payload.id = item.id
+    WHERE item.state = 1)""",
+)
 # The label of an item is its last action; `state` is 1 only if that is a label. LATERAL finds each with one
 # step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = """
-SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
-    item.received_at, last.written_at AS labelled_at, last.author, last.reason, last.note, outside.source,
-    model.digest AS model, model.features->'count' AS width, item.id AS item,
-    payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
-FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
-JOIN LATERAL (SELECT * FROM label WHERE label.item = item.id ORDER BY label.id DESC LIMIT 1) AS last ON true
-LEFT JOIN outside_label AS outside ON outside.action = last.id
-WHERE item.state = 1 AND outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
-    AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
+SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
+    kept.received_at, last.written_at AS labelled_at, last.author, last.reason, remark.note, outside.source,
+    model.digest AS model, model.features->'count' AS width, kept.id AS item,
+    kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
+FROM {} AS kept JOIN model ON model.id = kept.model
+JOIN LATERAL (SELECT * FROM label WHERE label.item = kept.id ORDER BY label.id DESC LIMIT 1) AS last ON true
+LEFT JOIN remark ON remark.label = last.id LEFT JOIN outside_label AS outside ON outside.action = last.id
+WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
+    AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY kept.id
 """
 # The last label of another system, if it is to teach and analysts have not labelled the item.
 _OUTSIDE = """
@@ -45,9 +51,11 @@ WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model)
 """
 _MODELS = """
 SELECT digest, features FROM model WHERE starts_with(digest, :model)
-    AND (EXISTS (SELECT FROM item WHERE item.model = model.id AND item.state = 1) OR model.id IN (
-        SELECT model FROM outside_label JOIN item ON item.id = outside_label.item WHERE teach
-    )) ORDER BY id
+    AND (EXISTS (SELECT FROM item WHERE item.model = model.id AND item.state = 1)
+        OR EXISTS (SELECT FROM example WHERE example.model = model.id)
+        OR model.id IN (
+            SELECT model FROM outside_label JOIN item ON item.id = outside_label.item WHERE teach
+        )) ORDER BY id
 """
 _MAX_CELLS = 2_000_000
 _MAX_EXACT = 1 << 53  # above it, a whole number may have lost digits
@@ -207,7 +215,7 @@ def _export(engine: Any, target: Any, wanted: dict[str, Any], fractions: set[str
         with pq.ParquetWriter(target, columns) as writer:
             for part in chain.from_iterable(
                 connection.execute(text(sql), wanted).mappings().partitions(at_once)
-                for sql in (_LABELLED, _OUTSIDE)
+                for sql in (*map(_LABELLED.format, _SOURCES), _OUTSIDE)
             ):
                 rows = {f"gate_{name}": [row[name] for row in part] for name in part[0]}
                 rows |= _features(layout, map(bytes, rows["gate_encoded"]), columns)

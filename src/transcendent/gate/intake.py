@@ -87,11 +87,11 @@ WITH incoming AS (
         AND item.model <> incoming.model AND (item.held_until IS NULL OR item.held_until <= now()))
     ORDER BY item.id FOR UPDATE OF item
 ), history AS (
-    INSERT INTO label (item, object_id, action, reason, note, author)
-    SELECT id, object_id, CASE WHEN kept THEN 'decide' ELSE 'close' END,
+    INSERT INTO label (item, action, reason, note, author)
+    SELECT id, CASE WHEN kept THEN 'decide' ELSE 'close' END,
         CASE WHEN accepted THEN 'accepted' ELSE 'rejected' END,
         format('before: %%s as %%s by model %%s', CASE WHEN was_accepted THEN 'accepted' ELSE 'rejected' END,
-            was_label, was_model), sender
+            was_label, was_model), 'gate'
     FROM known
 ), payloads AS (
     UPDATE payload SET {", ".join(f"{name} = known.{name}" for name in _DECISION)},

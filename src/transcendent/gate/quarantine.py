@@ -90,8 +90,7 @@ WITH chosen AS (
         AND (held_until IS NULL OR held_until <= now())
     ORDER BY item.id LIMIT :step FOR UPDATE OF item
 ), history AS (
-    INSERT INTO label (item, object_id, action, reason, author)
-    SELECT id, object_id, 'close', 'retired', :who FROM payload JOIN chosen USING (id)
+    INSERT INTO label (item, action, reason, author) SELECT id, 'close', 'retired', :who FROM chosen
 )
 UPDATE item SET state = 2, holder = NULL, held_until = NULL FROM chosen WHERE item.id = chosen.id
 RETURNING item.id
@@ -100,12 +99,15 @@ _TO_CLOSE = """
 SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model ON model.id = item.model
 WHERE digest = :model AND state = 0
 """
-_ACTION = "id, action, label, reason, note, author, written_at"
-_HISTORY = f"SELECT {_ACTION} FROM label WHERE item = :item ORDER BY id"
-# The object's id is copied: labels outlive the payload, whose month may be dropped.
-_WRITE = f"""
-INSERT INTO label (item, object_id, action, label, reason, note, author)
-SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload WHERE id = :item RETURNING {_ACTION}
+_HISTORY = """
+SELECT label.id, action, label.label, reason, remark.note, author, written_at
+FROM label LEFT JOIN remark ON remark.label = label.id WHERE label.item = :item ORDER BY label.id
+"""
+# A trigger moves the note to `remark`, which can be deleted: labels cannot.
+_WRITE = """
+INSERT INTO label (item, action, label, reason, note, author)
+VALUES (:item, :action, :label, :reason, :note, :who)
+RETURNING id, action, label, reason, CAST(:note AS text) AS note, author, written_at
 """
 _OUTSIDE = """
 SELECT item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled

@@ -53,6 +53,19 @@ class GateSettings(BaseSettings):
     max_kept: int | None = Field(
         None, ge=0, description="Limit on the rejected objects of one sender that are kept in a day (UTC)."
     )
+    keep_months: int | None = Field(
+        None,
+        ge=0,
+        description="Months before the current one whose objects `gate tidy` keeps; all if not set.",
+    )
+    keep_examples_months: int | None = Field(
+        None, ge=0, description="The same for labelled objects; all if not set."
+    )
+    deletable_context: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Fields of the context by which `gate delete` finds objects; separated by spaces in the "
+        "environment.",
+    )
     labels: Annotated[list[str], NoDecode] = Field(
         ["unclear"],
         description="Labels to allow besides the classes; separated by spaces in the environment.",
@@ -96,7 +109,7 @@ class GateSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
-        for name in ("trusted", "labels", "event_context"):
+        for name in ("trusted", "labels", "event_context", "deletable_context"):
             if isinstance(given, dict) and isinstance(value := given.get(name), str):
                 given[name] = json.loads(value) if value.startswith("[") else value.split()
         return given

@@ -2,5 +2,5 @@
 
 Each module states in ``works_from`` the oldest version whose gates still work with its tables. Gates wait
 while a migration holds a lock on ``item``, ``identity`` or ``payload``. So a compatible migration only adds
-nullable columns, tables, and indexes of small tables, and fills nothing.
+nullable columns, tables, triggers and indexes of small tables, and changes rows of `label` at most.
 """
