@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine."""
+"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine, monitors, alarms."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, options, outputs, showing
+from transcendent.cli import console, options, outputs, showing, watching
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ OfModel = Annotated[
 ]
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(watching.group, name="alarms")
 
 
 def _command(
@@ -37,25 +38,28 @@ def _command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that needs the gate's dependencies and its database."""
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
-        def checked(*args: Any, **given: Any) -> None:
-            for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
-                extra(module, "gate")
-            from sqlalchemy.exc import SQLAlchemyError
+    return lambda function: group.command(name)(_checked(function))
 
-            try:
-                function(*args, **given)
-            except SQLAlchemyError as error:
-                said = " ".join(str(getattr(error, "orig", error)).split())
-                raise ValueError(
-                    "the database that --database or TRANSCENDENT_GATE_DATABASE names "
-                    f"cannot be used: {said:.300}"
-                ) from None
 
-        return group.command(name)(console.guarded(checked))
+def _checked(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command's function that names a missing dependency, or what is wrong with the database."""
 
-    return register
+    @wraps(function)
+    def checked(*args: Any, **given: Any) -> None:
+        for module in ("sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn"):
+            extra(module, "gate")
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            function(*args, **given)
+        except SQLAlchemyError as error:
+            said = " ".join(str(getattr(error, "orig", error)).split())
+            raise ValueError(
+                "the database that --database or TRANSCENDENT_GATE_DATABASE names "
+                f"cannot be used: {said:.300}"
+            ) from None
+
+    return console.guarded(checked)
 
 
 @contextmanager
@@ -313,3 +317,8 @@ def drop_quarantine(
             console.say(
                 f"dropped {', '.join(found) or 'nothing'} in {dropped:.1f} s; {swept:,} identities forgotten."
             )
+
+
+_command(app)(watching.monitors)
+_command(watching.group)(watching.acknowledge)
+watching.group.callback()(_checked(watching.alarms))

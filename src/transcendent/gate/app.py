@@ -24,7 +24,10 @@ from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deployments import pinned
+from transcendent.gate.folding import Folding
 from transcendent.gate.intake import Draw, audit_secret, register
+from transcendent.gate.minutes import EVERY as FLUSHES
+from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.processes import EVERY, Process
@@ -117,6 +120,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
     older = OlderItems(engine, number)
     older.follow()
+    process = Process(engines.following)
+    with engine.begin() as connection:
+        budget = None if model.rule is None else model.rule.rate
+        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
+    minutes = Minutes(engines.following, process.id)
+    folding = Folding(engines.following, lambda: {deployment: model}, settings.promised_error)
     service = Service(
         model,
         number,
@@ -127,16 +136,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         timeout=settings.timeout,
         max_waiting=8 * settings.max_bytes,
         older=older,
+        observe=lambda cells: minutes.add(deployment, cells),
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
-    process = Process(engines.following)
-    with engine.begin() as connection:
-        budget = None if model.rule is None else model.rule.rate
-        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
-    repeated = [Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number]))]
+    repeated = [
+        Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number])),
+        Repeated("flushing counts", FLUSHES, minutes.flush),
+        Repeated("monitors", FLUSHES, folding.fold_closed),
+    ]
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
@@ -147,6 +157,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.leave()
     older.close()
     await run_in_threadpool(service.close)
+    with suppress(SQLAlchemyError, psycopg.Error):
+        minutes.flush()
     for engine in engines:
         engine.dispose()
 

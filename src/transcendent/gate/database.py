@@ -261,13 +261,16 @@ def opened(url: str) -> Iterator[Engine]:
 
 
 _NEEDED = {
+    "alarm": ("SELECT", "INSERT"),
     "artifact": ("SELECT",),
     "cutoff": ("SELECT", "INSERT"),
     "deployment": ("SELECT", "INSERT"),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
+    "minute_counts": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "model": ("SELECT", "INSERT"),
+    "monitor": ("SELECT", "INSERT", "UPDATE"),
     "month": ("SELECT",),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),

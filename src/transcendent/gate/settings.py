@@ -56,6 +56,13 @@ class GateSettings(BaseSettings):
         ["unclear"],
         description="Labels to allow besides the classes; separated by spaces in the environment.",
     )
+    promised_error: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Largest acceptable share of wrong answers among the accepted ones; without it, no alarm "
+        "of harm.",
+    )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
