@@ -15,7 +15,6 @@ from sqlalchemy import text
 from tests.gate.conftest import tables_on
 from tests.monitoring.test_drift import objects
 from transcendent import ScoreEvaluator
-from transcendent.gate import minutes as minutes_module
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding, fold, list_monitors
@@ -130,7 +129,7 @@ def test_the_same_evidence_to_the_bit_for_any_number_of_processes(engine, judge,
     gates = [Gate(engine, clock, judge, deployment) for _ in range(n_gates)]
     for tick in range(60):  # of ten seconds
         clock.minutes = tick / 6
-        cells = cells_of(observer, stream, 40, shift=0.5 * (tick > 30))
+        cells = cells_of(observer, stream, 40, shift=0.8 * (tick > 30))
         expected.setdefault(START + tick // 6, Counter()).update(cells)
         for cell, owner in zip(cells, rng.integers(n_gates, size=40).tolist(), strict=True):
             gates[owner].add([cell])
@@ -317,9 +316,7 @@ def test_processes_that_fold_at_once_fold_each_minute_once(engine, judge, observ
     assert state_of(engine, deployment) == folded(judge, expected)
 
 
-def test_counts_are_bounded_while_the_database_is_away_and_rows_go_after_a_day(
-    engine, judge, observer, monkeypatch
-):
+def test_counts_are_bounded_while_the_database_is_away_and_rows_go_after_a_day(engine, judge, observer):
     clock, deployment, crashing = Clock(), deployed(engine), Crashing(engine)
     gate = Gate(engine, clock, judge, deployment, crashing)
     cells = cells_of(observer, np.random.default_rng(0), 10)
@@ -331,7 +328,6 @@ def test_counts_are_bounded_while_the_database_is_away_and_rows_go_after_a_day(
     crashing.at = None
     settle([gate], clock)
     assert number_of(engine, "SELECT sum(objects) FROM minute_counts") == 600
-    monkeypatch.setattr(minutes_module, "_MAX_HELD", 1)
     clock.minutes = 1600
     gate.add(cells)
     settle([gate], clock)
@@ -382,10 +378,10 @@ def streams(n_streams, n_minutes, per_minute, shift=lambda minute: 0.0):
 @pytest.mark.parametrize("n_streams", [60, pytest.param(400, marks=pytest.mark.full)])
 def test_false_alarms_are_as_rare_as_said(n_streams):
     false, high, sorted_high = Counter(), 0, 0
-    for monitor, raised, other, cells in streams(n_streams, 8, 150):
+    for monitor, raised, other, cells in streams(n_streams, 6, 200):
         false.update(kind for kind, _, _ in raised)
         high += max(monitor.history.columns["log_value"]) >= math.log(10)
-        for of_minute in np.split(cells, 8):  # as if counts were not laid out at random
+        for of_minute in np.split(cells, 6):  # as if counts were not laid out at random
             other._add(np.sort(of_minute))
         sorted_high += max(other.history.columns["log_value"]) >= math.log(10)
     limit = binom.ppf(0.999, n_streams, 0.01)

@@ -48,12 +48,14 @@ def _harm(harm: Any) -> dict[str, Any]:
 
 def _in_lines(found: dict[str, Any], promised: float | None) -> str:
     """Describe a monitor."""
+    from transcendent.gate.folding import THRESHOLD
+
     watched: dict[str, Any] = {"not_monitored": found["problem"]}
     if found["problem"] is None or found["objects"]:
         n, rejected = found["objects"], found["rejected"]
         limit = "" if found["expected"] is None else f", expected at most {found['expected']:.1%}"
         watched["objects"] = f"{n:,}"
-        watched["evidence_of_drift"] = f"e^{found['log_value']:.1f}, alarm at e^{math.log(100):.1f}"
+        watched["evidence_of_drift"] = f"e^{found['log_value']:.1f}, alarm at e^{math.log(THRESHOLD):.1f}"
         watched["below_thresholds"] = f"{rejected / n:.1%}{limit}" if n else "nothing decided yet"
     return showing.lines(
         deployment=f"{found['deployment']} ({found['action']}), model {found['model'][:12]}",

@@ -5,6 +5,7 @@ processes, are added to the monitor in an order that its number draws, and the n
 with that number. So the evidence depends neither on the number of processes nor on crashes.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,12 @@ from transcendent.gate.model import Model
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.processes import LIVE
 from transcendent.monitoring import Alarm, DriftMonitor
+
+THRESHOLD = 100.0
+"""Evidence that raises an alarm: a false one has a probability of at most 1 / 100, ever."""
+
+_PAUSE = 60.0  # seconds between two looks at the labels of the audit
+_MAX_FOLDED = 100  # minutes in a row, so that a gate that stops does not wait for many
 
 # Excludes flushes and other processes that fold. One that stops in between must not hold the lock for ever.
 _LOCK = """
@@ -58,7 +65,10 @@ class Folded(NamedTuple):
 
 def fold(rejector: Any, state: str | None, minute: int, counts: Mapping[int, int]) -> Folded:
     """Return the monitor of a rejector after another minute, given its state before."""
-    monitor = DriftMonitor.of(rejector) if state is None else DriftMonitor.from_json(state, rejector)
+    if state is None:
+        monitor = DriftMonitor.of(rejector, threshold=THRESHOLD)
+    else:
+        monitor = DriftMonitor.from_json(state, rejector)
     before = _alarms(monitor)
     monitor.update_counts(counts, seed=minute)
     return Folded(monitor, {kind: raised for kind, raised in _alarms(monitor).items() if kind not in before})
@@ -81,17 +91,19 @@ class Folding:
     ) -> None:
         self._engine, self._served, self._promised = engine, served, promised
         self._started: set[int] = set()
+        self._looked: dict[int, float] = {}
 
     def fold_closed(self) -> None:
-        """Fold all closed minutes, each in a transaction, unless another process is doing so."""
+        """Fold closed minutes, each in a transaction, unless another process is doing so."""
         for deployment, model in self._served().items():
             if deployment not in self._started:
                 with self._engine.begin() as connection:
                     given = {"deployment": deployment, "problem": model.unmonitored}
                     connection.execute(text(_START), given)
                 self._started.add(deployment)
-            while self._fold_next(deployment, model.rejector):
-                pass
+            for _ in range(_MAX_FOLDED):
+                if not self._fold_next(deployment, model.rejector):
+                    break
 
     def _fold_next(self, deployment: int, rejector: Any) -> bool:
         """Fold the next minute of a deployment; return False if there is none."""
@@ -132,9 +144,11 @@ class Folding:
         connection.execute(text(_STORE), {"deployment": deployment, "minute": minute, **given})
 
     def _look_for_harm(self, connection: Connection, deployment: int, audited: str | None) -> None:
-        """Raise an alarm of harm, if labels or days have come since the last look."""
-        if self._promised is None:
+        """Raise an alarm of harm; nothing is computed unless labels or days have come since the last look."""
+        looked = self._looked.get(deployment, -_PAUSE)
+        if self._promised is None or time.monotonic() - looked < _PAUSE:
             return
+        self._looked[deployment] = time.monotonic()
         now = connection.execute(text(_LABELS)).scalar_one()
         if now == audited:
             return
