@@ -64,7 +64,7 @@ def start(engine, artifact, rejector, monkeypatch):
     started = []
 
     def start_one(seconds_to_decide=0.0, **given):
-        moody = replace(model, rejector=Moody(rejector, seconds_to_decide))
+        moody = replace(model, rejector=Moody(rejector, seconds_to_decide), observer=None)
         limits = {"max_objects": 100, "timeout": 20, "max_waiting": 1 << 20, **given}
         started.append(Service(moody, register(engine, moody), engine, Draw(b"secret", 0), **limits))
         return started[-1]

@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, learn, migrate, months, tidy, check, delete, token, quarantine."""
+"""The commands of the gate: serve, learn, check, its tables, tokens, models, events, monitors and quarantine."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, events, options, outputs, retention, showing
+from transcendent.cli import console, events, options, outputs, retention, showing, watching
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _MODULES = (
 )  # fmt: skip
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(watching.group, name="alarms")
 
 
 def _command(
@@ -351,3 +352,6 @@ def drop_quarantine(
 
 _command(app)(retention.tidy)
 _command(app)(retention.delete)
+_command(app)(watching.monitors)
+_command(watching.group)(watching.acknowledge)
+watching.group.callback()(_checked(watching.alarms))

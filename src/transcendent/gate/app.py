@@ -26,8 +26,11 @@ from transcendent.gate.database import connect, prepare
 from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.events import CursorError, Events, resume_order
+from transcendent.gate.folding import Folding
 from transcendent.gate.intake import Draw, audit_secret, register
 from transcendent.gate.metrics import Metrics
+from transcendent.gate.minutes import EVERY as FLUSHES
+from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.outside import OutsideLabels
@@ -127,6 +130,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
     older = OlderItems(engine, number)
     older.follow()
+    process = Process(engines.following)
+    with engine.begin() as connection:
+        budget = None if model.rule is None else model.rule.rate
+        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
+    minutes = Minutes(engines.following, process.id)
+    folding = Folding(engines.following, lambda: {deployment: model}, settings.promised_error)
     service = Service(
         model,
         number,
@@ -138,6 +147,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         max_waiting=8 * settings.max_bytes,
         older=older,
         metrics=metrics,
+        observe=lambda cells: minutes.add(deployment, cells),
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(
@@ -149,14 +159,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
     metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items))
-    process = Process(engines.following)
-    with engine.begin() as connection:
-        budget = None if model.rule is None else model.rule.rate
-        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
-    repeated = [Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number]))]
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
-    repeated += [Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks]
+    repeated = [
+        Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number])),
+        Repeated("flushing counts", FLUSHES, minutes.flush),
+        Repeated("monitors", FLUSHES, folding.fold_closed),
+        *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
+    ]
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
@@ -169,6 +179,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.leave()
     older.close()
     await run_in_threadpool(service.close)
+    with suppress(SQLAlchemyError, psycopg.Error):
+        minutes.flush()
     for engine in engines:
         engine.dispose()
 

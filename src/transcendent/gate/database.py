@@ -261,6 +261,7 @@ def opened(url: str) -> Iterator[Engine]:
 
 
 _NEEDED = {
+    "alarm": ("SELECT", "INSERT"),
     "artifact": ("SELECT",),
     "context_field": ("SELECT", "INSERT"),
     "cutoff": ("SELECT", "INSERT"),
@@ -272,7 +273,9 @@ _NEEDED = {
     "identity": ("SELECT", "INSERT", "DELETE"),
     "item": ("SELECT", "INSERT", "UPDATE"),
     "label": ("SELECT", "INSERT"),
+    "minute_counts": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "model": ("SELECT", "INSERT"),
+    "monitor": ("SELECT", "INSERT", "UPDATE"),
     "month": ("SELECT",),
     "outside_label": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),

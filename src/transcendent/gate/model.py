@@ -18,12 +18,13 @@ from transcendent._utils.estimators import see_through
 from transcendent.artifacts import open_artifact
 from transcendent.artifacts.sandbox import try_out
 from transcendent.decisions import Budget, Decisions, declared
-from transcendent.errors import ArtifactError
+from transcendent.errors import ArtifactError, CalibrationError
 from transcendent.gate.cutoff import Rule, sample_ranks
 from transcendent.gate.features import Group, ObjectProblem, Parsed, Problems, read_rows
 from transcendent.gate.ranges import Ranges
 from transcendent.gate.scores import layout_of, read_scores
 from transcendent.judging.pvalues import credibility_and_confidence
+from transcendent.monitoring import DriftMonitor
 from transcendent.tables.answers import ScoreColumns
 from transcendent.tables.bad_rows import decide_rows, find_failing, first_line
 from transcendent.tables.layout import Layout
@@ -41,6 +42,8 @@ class Model:
     (False): objects that lack one are refused. The detector decides whether others may be missing. ``rule``
     is that of a budget: the rejector is then the one inside, and a cutoff decides what it rejects. ``ranges``
     are those of the features in the fit. ``scores`` are the columns of a rejector that judges scores.
+    ``observer`` decides, and says what a drift monitor needs to know of each object; ``unmonitored`` says why
+    there is none.
     """
 
     rejector: Any
@@ -52,6 +55,8 @@ class Model:
     rule: Rule | None = None
     ranges: Ranges | None = None
     scores: ScoreColumns | None = None
+    observer: DriftMonitor | None = None
+    unmonitored: str | None = None
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def read(self, objects: list[Any]) -> Parsed:
@@ -64,8 +69,9 @@ class Model:
         """Decide rows, in one thread at a time."""
         if self.scores is not None:
             rows, _ = self.scores.read(rows)
+        decide = self.rejector.decide if self.observer is None else self.observer.observe
         with self.lock:
-            decisions: Decisions = self.rejector.decide(rows)
+            decisions: Decisions = decide(rows)
         return decisions
 
     def refuse_missing(self, group: Group, problems: Problems) -> Group:
@@ -131,8 +137,9 @@ def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | Non
     fitted = declared(rejector).fitted
     classes = np.asarray(fitted.classes).tolist()
     given = rejector, artifact.digest, layout, classes, artifact.manifest
+    observer, unmonitored = _observer(rejector)
     if scores is not None:
-        return Model(*given, rule=rule, scores=scores)
+        return Model(*given, rule=rule, scores=scores, observer=observer, unmonitored=unmonitored)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not layout.text:
@@ -140,7 +147,16 @@ def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | Non
         needs_all = any(map(_needs_all, fitted.detectors))
         forms = () if layout.documents else (False,) if layout.text else (False, True)
         needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in forms}
-    return Model(*given, needed, rule, Ranges(layout, fitted.columns))
+    ranges = Ranges(layout, fitted.columns)
+    return Model(*given, needed, rule, ranges, observer=observer, unmonitored=unmonitored)
+
+
+def _observer(rejector: Any) -> tuple[DriftMonitor | None, str | None]:
+    """Return a monitor that only observes, or the reason why there is none."""
+    try:
+        return DriftMonitor.of(rejector), None
+    except (ValueError, CalibrationError) as error:
+        return None, str(error)
 
 
 def _rule(path: Path, budget: Budget) -> Rule:

@@ -5,6 +5,7 @@ import json
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -28,6 +29,7 @@ from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.traffic import Counted, Ruling, Traffic
+from transcendent.monitoring import ObservedDecisions
 from transcendent.tables.bad_rows import find_failing
 
 _MAX_DECIDED = 256 << 10  # bytes of requests that are decided in one call
@@ -63,13 +65,15 @@ class Pending:
     kept: list[Kept] = field(default_factory=list)
     counted: Counted | None = None
     tally: Tally | None = None
+    cells: list[int] = field(default_factory=list)
     error: Exception | None = None
 
 
 class Service:
     """Decides objects with a model, and stores the rejected ones before it answers.
 
-    ``number`` is the model's in the database. New requests are refused while more than ``max_waiting`` bytes
+    ``number`` is the model's in the database. ``observe`` takes the cells of objects that were answered, for
+    the monitors. New requests are refused while more than ``max_waiting`` bytes
     wait.
     """
 
@@ -86,8 +90,9 @@ class Service:
         max_waiting: int,
         older: OlderItems | None = None,
         metrics: Metrics | None = None,
+        observe: Callable[[list[int]], None] | None = None,
     ) -> None:
-        self.model = model
+        self.model, self._observe = model, observe
         self._metrics = metrics or Metrics()
         self._number, self._engine, self._draw, self._traffic = number, engine, draw, traffic
         self._older = older
@@ -267,6 +272,7 @@ class Service:
         answers: list[dict[str, Any] | None] = [None] * len(parsed.ids)
         ends = np.cumsum([len(job.objects) for job in jobs])
         kept: list[tuple[Pending, Kept]] = []
+        cells: list[tuple[Pending, int]] = []
         for part, decisions in ruling.decided:
             places = part.places.tolist()
             ids = [parsed.ids[place] for place in places]
@@ -277,6 +283,8 @@ class Service:
                 answers[places[row]] = {**(answers[places[row]] or {}), "outside": names}
             whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
             senders = [job.sender for job in whose]
+            if isinstance(decisions, ObservedDecisions):
+                cells += zip(whose, decisions.cells.tolist(), strict=True)
             origins = {i: parsed.origins[p] for i, p in enumerate(places) if p in parsed.origins}
             given = self._number, self._draw, ids, senders, part.rows, decisions, ruling.cutoff
             stored = to_keep(*given, origins=origins, older=self._older)
@@ -291,6 +299,8 @@ class Service:
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
+        for job, cell in cells:
+            job.cells.append(cell)
 
     def _commit(self, jobs: list[Pending]) -> None:
         gone = [job for job in jobs if job.future.cancelled()]  # such as those that timed out
@@ -323,6 +333,8 @@ class Service:
         """Set the answers of requests, in one call of their event loop, and count those without an error."""
         for answered in (True, False):
             self._count([job for job in jobs if (job.error is None) == answered], answered=answered)
+        if self._observe is not None:  # objects without an answer are sent again, and would count twice
+            self._observe([cell for job in jobs if job.error is None for cell in job.cells])
         if jobs:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 jobs[0].future.get_loop().call_soon_threadsafe(_set_results, jobs)

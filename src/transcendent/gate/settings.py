@@ -78,6 +78,13 @@ class GateSettings(BaseSettings):
     webhooks: list[WebhookTarget] = Field(
         [], description="[Webhooks](operation.md#webhooks) that events are sent to; JSON in the environment."
     )
+    promised_error: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Largest acceptable share of wrong answers among the accepted ones; without it, no alarm "
+        "of harm.",
+    )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")

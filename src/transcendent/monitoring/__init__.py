@@ -2,7 +2,7 @@
 
 from transcendent.monitoring.alarms import Alarm
 from transcendent.monitoring.audit import AuditEstimate
-from transcendent.monitoring.drift import DriftMonitor
+from transcendent.monitoring.drift import DriftMonitor, ObservedDecisions
 from transcendent.monitoring.harm import HarmMonitor, expected_errors
 from transcendent.monitoring.labels import LabelPlan, plan_labels
 from transcendent.monitoring.movers import CovariateShift, covariate_shift
@@ -14,6 +14,7 @@ __all__ = [
     "DriftMonitor",
     "HarmMonitor",
     "LabelPlan",
+    "ObservedDecisions",
     "covariate_shift",
     "expected_errors",
     "plan_labels",

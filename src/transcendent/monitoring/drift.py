@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, take_rows
+from transcendent._utils.arrays import AnyArray, IntArray, take_rows
 from transcendent._utils.checks import check_choices
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import digest
@@ -22,10 +22,31 @@ from transcendent.monitoring.martingales import Betting
 from transcendent.monitoring.movers import Features, Movers
 from transcendent.monitoring.rejections import Rejections
 from transcendent.monitoring.state import reading
-from transcendent.monitoring.streams import PValueStream, to_levels
+from transcendent.monitoring.streams import N_LEVELS, PValueStream, to_levels
 from transcendent.thresholds.guaranteed import held_out_mask
 
 FORMAT = 1
+_SALT = 34  # an order is not drawn by the random numbers that made data with the same seed
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class ObservedDecisions(Decisions):
+    """Decisions, and all that a `DriftMonitor` needs to know of each object, as one integer.
+
+    Attributes
+    ----------
+    cells : int array of shape (n,)
+        (position of the label in the classes × 1001 + level) × 2, and 1 more for an object that the
+        evaluator's own thresholds reject. The level, 0 to 1000, is the object's credibility among 30% of the
+        calibration objects. Count the cells of a period, in any number of processes, and pass the sum to
+        `DriftMonitor.update_counts`.
+    """
+
+    cells: IntArray
+
+    def columns(self) -> dict[str, AnyArray]:
+        """Return the arrays with one entry or row per object, by name."""
+        return {**super().columns(), "cells": self.cells}
 
 
 class Settings(NamedTuple):
@@ -160,20 +181,63 @@ class DriftMonitor:
             The rows, or the detector's answers for them; a `ScoreEvaluator` needs answers.
         """
         self._check_same()
+        observed = self.observe(X)
+        made = declared(self.rejector).within_budget(observed)  # first, since it may refuse a small period
+        if self._features is not None and not isinstance(X, Answers):
+            self._features.update(X)
+        self._add(observed.cells)
+        return Decisions(**{each.name: getattr(made, each.name) for each in fields(Decisions)})
+
+    def observe(self, X: Any) -> ObservedDecisions:
+        """Decide on objects without a budget, and add nothing to the evidence.
+
+        The rejector must be the same as when the monitor started: this is not checked here.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or frame, or Answers
+            As for `update`.
+        """
         answers = X if isinstance(X, Answers) else self._evaluator.answer(X)
         codes, scores = self._judge.check(answers)
-        decisions = self._judge.judge(codes, scores)
-        made = declared(self.rejector).within_budget(decisions)  # first, since it may refuse a small period
-        if self._features is not None and answers is not X:
-            self._features.update(X)
+        made = self._judge.judge(codes, scores)
         levels = to_levels(self._reference.credibility(codes, scores))
-        p = self._stream.update(codes, levels)
-        values = self._evidence.update(codes, p)
-        self.history.update(
-            log_value=values, rejected=self.rejections.rejected + np.cumsum(decisions.rejected)
-        )
-        self.rejections.update(decisions.rejected)
-        return replace(made, index=answers.index)
+        known = {each.name: getattr(made, each.name) for each in fields(made)} | {"index": answers.index}
+        return ObservedDecisions(**known, cells=2 * (codes * N_LEVELS + levels) + made.rejected)
+
+    def update_counts(self, counts: Mapping[int, int], *, seed: int) -> None:
+        """Add objects that are known by their counts, in an order that is drawn at random.
+
+        This is as valid as the order of arrival, since it looks at no object: if objects are exchangeable,
+        so are they in this order. Counts of several processes add up, so the evidence does not depend on
+        which process decided an object.
+
+        Parameters
+        ----------
+        counts : mapping of int to int
+            The number of objects in each cell of `ObservedDecisions`.
+        seed : int
+            Draws the order, together with ``random_state``: one for each call, such as the number of a
+            minute.
+        """
+        self._check_same()
+        cells = np.array(sorted(counts), dtype=np.int64)
+        numbers = np.array([counts[cell] for cell in cells.tolist()], dtype=np.int64)
+        n_cells = 2 * N_LEVELS * len(self.classes)
+        if len(cells) and (cells[0] < 0 or cells[-1] >= n_cells or numbers.min() < 0):
+            raise ValueError(f"counts must be numbers of objects in cells from 0 to {n_cells - 1}.")
+        generator = np.random.default_rng([_SALT, self.settings.random_state, seed])
+        if numbers.any():
+            self._add(generator.permutation(np.repeat(cells, numbers)))
+
+    def _add(self, cells: IntArray) -> None:
+        """Add objects to the evidence, in order of arrival."""
+        codes, rest = np.divmod(cells, 2 * N_LEVELS)
+        levels, is_rejected = np.divmod(rest, 2)
+        rejected = is_rejected == 1
+        values = self._evidence.update(codes, self._stream.update(codes, levels))
+        self.history.update(log_value=values, rejected=self.rejections.rejected + np.cumsum(rejected))
+        self.rejections.update(rejected)
 
     def _check_same(self) -> None:
         """Raise if the rejector has changed since the monitor started."""

@@ -9,6 +9,7 @@ from transcendent._utils.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from transcendent.monitoring.state import check
 
 _LEVELS = 1000
+N_LEVELS = _LEVELS + 1
 _BLOCK = 128  # counts within a block fit into a byte
 _SALT = 2026  # ties are not broken by the random numbers that made data with the same seed
 _EARLIER = np.tri(_BLOCK, k=-1, dtype=bool)
@@ -32,7 +33,7 @@ class PValueStream(NamedTuple):
     @classmethod
     def of(cls, codes: IntArray, levels: IntArray, n_classes: int, seed: int) -> "PValueStream":
         """Start with calibration objects: predicted labels, as positions in the classes, and levels."""
-        counts = np.zeros((n_classes, _LEVELS + 1), dtype=np.int64)
+        counts = np.zeros((n_classes, N_LEVELS), dtype=np.int64)
         np.add.at(counts, (codes, levels), 1)
         return cls(counts, np.random.PCG64([_SALT, seed]))
 

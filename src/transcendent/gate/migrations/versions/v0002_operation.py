@@ -44,8 +44,50 @@ CREATE TABLE process (
 _NO_MODELS = "DROP TABLE process, deployment, artifact"
 
 
-_MONITORS = ""
-_NO_MONITORS = ""
+# Counts of decided objects, by the process that decided them; a number of objects for each cell. The rows of
+# a minute are folded into the monitor together, once all processes that live have flushed it.
+_MONITORS = """
+ALTER TABLE process ADD COLUMN flushed bigint;
+
+CREATE TABLE minute_counts (
+    deployment bigint NOT NULL REFERENCES deployment,
+    minute bigint NOT NULL,
+    process uuid NOT NULL,
+    objects bigint NOT NULL,
+    cells integer[] NOT NULL,
+    counts bigint[] NOT NULL,
+    PRIMARY KEY (deployment, minute, process)
+);
+
+-- The state is text, since jsonb would change the numbers' form.
+CREATE TABLE monitor (
+    deployment bigint PRIMARY KEY REFERENCES deployment,
+    folded bigint NOT NULL DEFAULT -1,
+    folded_at timestamptz,
+    state text,
+    problem text,
+    objects bigint NOT NULL DEFAULT 0,
+    rejected bigint NOT NULL DEFAULT 0,
+    expected double precision,
+    log_value double precision NOT NULL DEFAULT 0,
+    audited text
+);
+
+-- At most one alarm of a kind for a deployment: it stands until another deployment, and is not repeated.
+CREATE TABLE alarm (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    deployment bigint NOT NULL REFERENCES deployment,
+    kind text NOT NULL CHECK (kind IN ('drift', 'rejections', 'harm')),
+    at bigint NOT NULL,
+    log_value double precision NOT NULL,
+    raised_at timestamptz NOT NULL DEFAULT now(),
+    acknowledged_at timestamptz,
+    acknowledged_by text,
+    reason text,
+    UNIQUE (deployment, kind)
+);
+"""
+_NO_MONITORS = "DROP TABLE alarm, monitor, minute_counts; ALTER TABLE process DROP COLUMN flushed"
 
 
 # An event is written by a trigger, in the transaction of what it tells, so that gates of the version before
