@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine."""
+"""The commands of the gate: serve, learn, migrate, months, check, token, quarantine, model."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, options, outputs, showing
+from transcendent.cli import console, models, options, outputs, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ OfModel = Annotated[
 ]
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
+app.add_typer(models.group, name="model")
 
 
 def _command(
@@ -58,6 +59,10 @@ def _command(
     return register
 
 
+for _name, _function in models.COMMANDS.items():
+    _command(models.group, _name)(_function)
+
+
 @contextmanager
 def _engine(database: str | None) -> Iterator["Engine"]:
     from transcendent.gate.database import opened
@@ -69,7 +74,9 @@ def _engine(database: str | None) -> Iterator["Engine"]:
 
 @_command(app)
 def serve(
-    artifact: Annotated[Path | None, Argument(metavar="ARTIFACT", help="The artifact to serve.")] = None,
+    artifact: Annotated[
+        Path | None, Argument(metavar="ARTIFACT", help="The artifact to serve (default: what is promoted).")
+    ] = None,
     database: Database = None,
     host: Annotated[str | None, Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, Option(help="The port to listen on.")] = None,

@@ -24,17 +24,18 @@ from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deployments import pinned
-from transcendent.gate.intake import Draw, audit_secret, register
+from transcendent.gate.following import Follower
+from transcendent.gate.intake import audit_secret, register
 from transcendent.gate.model import Model
-from transcendent.gate.older import OlderItems
 from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
-from transcendent.gate.traffic import Traffic
+from transcendent.gate.stored import load_stored
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -61,8 +62,8 @@ _TITLES = {
 }  # fmt: skip
 
 
-def create_app(settings: GateSettings, model: Model) -> "RequestMiddleware":
-    """Return the application that serves a model."""
+def create_app(settings: GateSettings, model: Model | None) -> "RequestMiddleware":
+    """Return the application that serves a model, or follows the deployments if there is none."""
     app = FastAPI(
         title="Transcendent gate",
         version=__version__,
@@ -106,37 +107,23 @@ def connect_all(settings: GateSettings) -> Engines:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: GateSettings = app.state.settings
-    model: Model = app.state.model
     warnings.simplefilter("ignore")  # detectors would warn about every row
     engines = connect_all(settings)
     engine = engines.working
     if warning := prepare(engine):
         log.warning("months run out", detail=warning)
-    number, secret, traffic = register(engine, model), audit_secret(engine), None
-    if model.rule is not None or settings.max_kept is not None:
-        traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
-    older = OlderItems(engine, number)
-    older.follow()
     service = Service(
-        model,
-        number,
         engines.keeping,
-        Draw(secret, settings.audit),
-        traffic,
         max_objects=settings.max_objects,
         timeout=settings.timeout,
         max_waiting=8 * settings.max_bytes,
-        older=older,
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(engine, settings.lease, settings.labels, settings.max_held)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     process = Process(engines.following)
-    with engine.begin() as connection:
-        budget = None if model.rule is None else model.rule.rate
-        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
-    repeated = [Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number]))]
+    repeated = [_serve_models(app.state.model, service, settings, engines, process)]
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
@@ -145,10 +132,31 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         each.close()
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
-    older.close()
     await run_in_threadpool(service.close)
     for engine in engines:
         engine.dispose()
+
+
+def _serve_models(
+    model: Model | None, service: Service, settings: GateSettings, engines: Engines, process: Process
+) -> Repeated | Follower:
+    """Serve the model that the gate was started with, or else follow the deployments; send heartbeats."""
+    make = ServingMaker(engines.working, engines.probing, audit_secret(engines.working), settings.max_kept)
+    if model is None:
+        follower = Follower(
+            engines.following,
+            service,
+            lambda number: load_stored(engines.following, number, settings.trusted, settings.public_key),
+            make,
+            process.beat,
+        )
+        follower.start()
+        return follower
+    number, budget = register(engines.working, model), None if model.rule is None else model.rule.rate
+    with engines.working.begin() as connection:
+        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
+    service.replace(make(deployment, model))
+    return Repeated("heartbeat", EVERY, lambda: process.beat(deployment.id, [number]))
 
 
 async def _to_response(request: Request, error: Exception) -> Response:
