@@ -428,7 +428,7 @@ def test_another_budget_counts_from_zero(engine, follow, files, problem):
             not each["accepted"] for each in gate.answer(X[start : start + 100], start)["decisions"]
         )
         gate.service.serving.traffic.move()
-    assert abs(rejected / 2000 - 0.4) < 0.05
+    assert abs(rejected / 2000 - 0.4) < 0.09  # the bound of a window of 200
 
 
 @contextmanager
