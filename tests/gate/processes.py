@@ -93,18 +93,19 @@ class Gate:
     ----------
     database : str
         URL of a database with all tables.
-    artifact : path
-        What to serve.
+    artifact : path or None
+        What to serve; if None, what is promoted.
     log : path
         Where its log goes.
     **settings : object
         Further settings.
     """
 
-    def __init__(self, database: str, artifact: Path, log: Path, **settings: Any) -> None:
+    def __init__(self, database: str, artifact: Path | None, log: Path, **settings: Any) -> None:
         self.database, self.log = database, log
         self.port = settings.setdefault("port", free_port())
         given = {"database": database, "artifact": artifact, "audit": 0, **settings}
+        given = {name: value for name, value in given.items() if value is not None}
         environment = {f"TRANSCENDENT_GATE_{name.upper()}": str(value) for name, value in given.items()}
         self.process = self._start(environment, log)
         self.address = f"http://127.0.0.1:{self.port}"

@@ -119,7 +119,7 @@ def test_a_gate_that_may_not_keep_is_not_ready(owned, rejected, right):
 
 def test_a_gate_that_cannot_read_tokens_is_not_ready(engine, shared_database):
     class Alive:
-        alive, committing_for = True, 0
+        alive, committing_for, serving = True, 0, object()
 
     own = connect(shared_database, 1, timeout=2)
     moment = count()
@@ -147,7 +147,7 @@ def test_neither_tokens_nor_readiness_wait_for_other_uses_of_the_connections(con
                 held.enter_context(engine.connect())
 
         class Alive:
-            alive, committing_for = True, 0
+            alive, committing_for, serving = True, 0, object()
 
         assert Readiness(Alive(), engines.probing, tokens=True).problem() is None
     for engine in engines:
@@ -253,7 +253,7 @@ def test_a_gate_whose_database_is_stopped_is_not_ready_answers_in_time_and_recov
 
 def test_objects_that_wait_too_long_make_a_gate_not_ready(engine):
     class Waiting:
-        alive, committing_for = True, STUCK + 1
+        alive, committing_for, serving = True, STUCK + 1, object()
 
     readiness = Readiness(Waiting(), engine, tokens=False)
     assert f"the database for more than {STUCK} seconds" in readiness.problem()
@@ -261,7 +261,7 @@ def test_objects_that_wait_too_long_make_a_gate_not_ready(engine):
 
 def test_a_probe_leaves_nothing_behind_and_takes_no_number(engine, shared_database):
     class Alive:
-        alive, committing_for = True, 0
+        alive, committing_for, serving = True, 0, object()
 
     moment = count()
     readiness = Readiness(Alive(), engine, tokens=True, clock=lambda: next(moment))

@@ -384,13 +384,6 @@ def serve(monkeypatch, tmp_path):
 
 
 class TestRefusals:
-    def test_no_artifact(self, serve, database):
-        code, line = serve("--database", database)
-        assert (
-            code,
-            line.startswith("error: artifact is not set: run 'transcendent gate serve ARTIFACT'"),
-        ) == (2, True)
-
     def test_an_artifact_that_is_not_there(self, serve, database):
         code, line = serve("nowhere", "--database", database)
         assert code in (2, 4, 5)

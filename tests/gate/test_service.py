@@ -34,6 +34,7 @@ from transcendent.gate.features import Group, read_rows
 from transcendent.gate.intake import Draw, register
 from transcendent.gate.model import load_model
 from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.serving import Serving
 from transcendent.tables.layout import Layout
 
 
@@ -66,7 +67,8 @@ def start(engine, artifact, rejector, monkeypatch):
     def start_one(seconds_to_decide=0.0, **given):
         moody = replace(model, rejector=Moody(rejector, seconds_to_decide), observer=None)
         limits = {"max_objects": 100, "timeout": 20, "max_waiting": 1 << 20, **given}
-        started.append(Service(moody, register(engine, moody), engine, Draw(b"secret", 0), **limits))
+        serving = Serving(moody, register(engine, moody), Draw(b"secret", 0))
+        started.append(Service(engine, serving, **limits))
         return started[-1]
 
     yield start_one
@@ -91,8 +93,8 @@ def test_requests_that_wait_are_decided_in_one_call(start, problem):
     service = start(0.1)
     found = answers(service, [body(f"o{i}", row) for i, row in enumerate(problem[0][:30])])
     assert [status for status, _ in found] == [200] * 30
-    assert sum(service.model.rejector.calls) == 30
-    assert len(service.model.rejector.calls) <= 3
+    assert sum(service.serving.model.rejector.calls) == 30
+    assert len(service.serving.model.rejector.calls) <= 3
 
 
 async def idle(service):
@@ -113,8 +115,8 @@ def test_a_small_request_to_a_quick_model_is_decided_on_the_event_loop(start, pr
 
     found = asyncio.run(first_then_others())
     assert [status for status, _ in found] == [200] * 20
-    assert service.model.rejector.threads == ["decide", current_thread().name]
-    assert service.model.rejector.calls == [1, 19]
+    assert service.serving.model.rejector.threads == ["decide", current_thread().name]
+    assert service.serving.model.rejector.calls == [1, 19]
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
@@ -127,7 +129,7 @@ def test_a_slow_model_and_a_large_request_never_hold_up_the_event_loop(start, pr
         return [await service.answer(each, "sensor") for each in large]
 
     assert [status for status, _ in asyncio.run(one_after_the_other())] == [200] * 3
-    assert service.model.rejector.threads == ["decide"] * 3
+    assert service.serving.model.rejector.threads == ["decide"] * 3
 
 
 def test_small_requests_that_fail_on_the_event_loop_are_handed_to_threads(start, problem, monkeypatch):
@@ -147,7 +149,7 @@ def test_small_requests_that_fail_on_the_event_loop_are_handed_to_threads(start,
     found = asyncio.run(first_then_others())
     assert [i for i, each in enumerate(found) if isinstance(each, RuntimeError)] == [7]
     here = current_thread().name
-    assert [thread for thread in service.model.rejector.threads if thread == here] == [here]
+    assert [thread for thread in service.serving.model.rejector.threads if thread == here] == [here]
     assert read.call_count == 21  # none is parsed twice
 
 
@@ -222,7 +224,7 @@ def test_missing_values_that_the_detector_needs_cost_no_call(start, problem, rej
     ]
     service = start(max_objects=1000)
     (answer,) = answers(service, [json.dumps({"objects": objects}).encode()])
-    assert (answer[0], service.model.rejector.calls) == (422, [int(whole.sum())])
+    assert (answer[0], service.serving.model.rejector.calls) == (422, [int(whole.sum())])
     said = json.loads(answer[1])
     decided = [each["accepted"] for each in said["decisions"] if each is not None]
     assert decided == rejector.decide(rows[whole]).accepted.tolist()
@@ -238,7 +240,7 @@ def test_many_bad_rows_cost_a_limited_number_of_calls(start, problem):
     rows[np.random.default_rng(0).permutation(1000)[:20], 1] = 14
     service = start(max_objects=1000)
     (answer,) = answers(service, [body(*zip(*enumerate(rows), strict=True))])
-    calls = service.model.rejector.calls
+    calls = service.serving.model.rejector.calls
     assert len(calls) <= 1 + 1 + 4 * 10
     assert sum(calls) <= 8 * 1000
     said = json.loads(answer[1])
@@ -285,7 +287,7 @@ def test_a_bad_request_among_many_costs_them_few_calls(start, problem):
     service = start(0.02)
     found = answers(service, [body(f"o{i}", row) for i, row in enumerate(rows)])
     assert [i for i, (status, _) in enumerate(found) if status != 200] == [40]
-    assert len(service.model.rejector.calls) <= 2 * (1 + 2 * 6)  # in two turns at most
+    assert len(service.serving.model.rejector.calls) <= 2 * (1 + 2 * 6)  # in two turns at most
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,7 @@ def test_bad_requests_among_many_cost_them_a_limited_number_of_calls(start, prob
     service = start(0.01)
     found = answers(service, [body(f"o{i}", row) for i, row in enumerate(rows)])
     assert [status for status, _ in found] == [422 if i % 7 == 5 else 200 for i in range(64)]
-    threads = service.model.rejector.threads
+    threads = service.serving.model.rejector.threads
     assert threads.count("decide") <= 3 * calls  # in three turns at most
     assert threads.count("retry") <= 64
 
@@ -503,7 +505,7 @@ def test_no_row_is_left_to_decide(start):
     missing = json.dumps({"id": "a", "values": [None] * 12})
     (answer,) = answers(service, [f'{{"objects": [{missing}, NaN]}}'.encode()])
     assert (answer[0], json.loads(answer[1])["decisions"]) == (422, [None, None])
-    assert service.model.rejector.calls == []
+    assert service.serving.model.rejector.calls == []
 
 
 @pytest.mark.parametrize("sent", [b"{", b'{"objects": [NaN}', b'{"objects": ["\xff"]}', b"[" * 10**5])

@@ -28,6 +28,7 @@ from transcendent.gate.intake import Draw, audit_secret, keep, register, to_keep
 from transcendent.gate.model import load_model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.service import Service
+from transcendent.gate.serving import Serving
 from transcendent.gate.traffic import Traffic
 
 RULE = Rule(0.2, 60, np.column_stack([np.linspace(0, 1, 50), np.zeros(50)]))
@@ -304,7 +305,7 @@ def served(engine, budget_artifact, monkeypatch, by_hand):
         limits = {"max_objects": 1000, "timeout": 20, "max_waiting": 1 << 20}
         older = OlderItems(engine, number)
         older.read()
-        service = Service(model, number, engine, Draw(SECRET, 0), one, **limits, older=older)
+        service = Service(engine, Serving(model, number, Draw(SECRET, 0), one, older), **limits)
         yield service
         service.close()
 

@@ -1,4 +1,4 @@
-"""The commands of the gate: serve, learn, check, its tables, tokens, models, events, monitors and quarantine."""
+"""The commands of the gate: serve, learn, check, its tables, tokens, models, events, monitors, quarantine."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, events, options, outputs, retention, showing, watching
+from transcendent.cli import console, events, models, options, outputs, retention, showing, watching
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _MODULES = (
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(watching.group, name="alarms")
+app.add_typer(models.group, name="model")
 
 
 def _command(
@@ -69,6 +70,10 @@ def _checked(function: Callable[..., None]) -> Callable[..., None]:
 app.add_typer(events.group(_checked), name="events")
 
 
+for _name, _function in models.COMMANDS.items():
+    _command(models.group, _name)(_function)
+
+
 @contextmanager
 def _engine(database: str | None) -> Iterator["Engine"]:
     from transcendent.gate.database import opened
@@ -80,7 +85,9 @@ def _engine(database: str | None) -> Iterator["Engine"]:
 
 @_command(app)
 def serve(
-    artifact: Annotated[Path | None, Argument(metavar="ARTIFACT", help="The artifact to serve.")] = None,
+    artifact: Annotated[
+        Path | None, Argument(metavar="ARTIFACT", help="The artifact to serve (default: what is promoted).")
+    ] = None,
     database: Database = None,
     host: Annotated[str | None, Option(help="The address to listen on.")] = None,
     port: Annotated[int | None, Option(help="The port to listen on.")] = None,

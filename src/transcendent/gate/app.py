@@ -27,12 +27,12 @@ from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.folding import Folding
-from transcendent.gate.intake import Draw, audit_secret, register
+from transcendent.gate.following import Follower
+from transcendent.gate.intake import audit_secret, register
 from transcendent.gate.metrics import Metrics
 from transcendent.gate.minutes import EVERY as FLUSHES
 from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
-from transcendent.gate.older import OlderItems
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
@@ -40,8 +40,9 @@ from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
-from transcendent.gate.traffic import Traffic
+from transcendent.gate.stored import load_stored
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook
 
@@ -71,8 +72,8 @@ _TITLES = {
 }  # fmt: skip
 
 
-def create_app(settings: GateSettings, model: Model) -> "RequestMiddleware":
-    """Return the application that serves a model."""
+def create_app(settings: GateSettings, model: Model | None) -> "RequestMiddleware":
+    """Return the application that serves a model, or follows the deployments if there is none."""
     app = FastAPI(
         title="Transcendent gate",
         version=__version__,
@@ -116,7 +117,6 @@ def connect_all(settings: GateSettings) -> Engines:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: GateSettings = app.state.settings
-    model: Model = app.state.model
     metrics: Metrics = app.state.metrics
     warnings.simplefilter("ignore")  # detectors would warn about every row
     engines = connect_all(settings)
@@ -125,29 +125,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.warning("months run out", detail=warning)
     resume_order(engine)
     declare_fields(engine, settings.deletable_context)
-    number, secret, traffic = register(engine, model), audit_secret(engine), None
-    if model.rule is not None or settings.max_kept is not None:
-        traffic = Traffic(engines.probing, number, secret, model.rule, settings.max_kept)
-    older = OlderItems(engine, number)
-    older.follow()
     process = Process(engines.following)
-    with engine.begin() as connection:
-        budget = None if model.rule is None else model.rule.rate
-        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
     minutes = Minutes(engines.following, process.id)
-    folding = Folding(engines.following, lambda: {deployment: model}, settings.promised_error)
     service = Service(
-        model,
-        number,
         engines.keeping,
-        Draw(secret, settings.audit),
-        traffic,
         max_objects=settings.max_objects,
         timeout=settings.timeout,
         max_waiting=8 * settings.max_bytes,
-        older=older,
         metrics=metrics,
-        observe=lambda cells: minutes.add(deployment, cells),
+        observe=minutes.add,
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(
@@ -159,10 +145,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
     metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items))
+    folding = Folding(engines.following, service.monitored, settings.promised_error)
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
     repeated = [
-        Repeated("heartbeat", EVERY, lambda: process.beat(deployment, [number])),
+        _serve_models(app.state.model, service, settings, engines, process),
         Repeated("flushing counts", FLUSHES, minutes.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
@@ -177,7 +164,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         each.close()
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
-    older.close()
     await run_in_threadpool(service.close)
     with suppress(SQLAlchemyError, psycopg.Error):
         minutes.flush()
@@ -187,15 +173,38 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 def _observe(metrics: Metrics, service: Service, readiness: Readiness, items: Quarantine) -> None:
     """Set the gauges; without its database, a gate shows nothing about the queue."""
-    model, cutoff = service.model, service.cutoff
-    metrics.show_model(model.digest, model.classes, None if model.rule is None else model.rule.rate)
-    if cutoff is not None:
-        metrics.show_cutoff(model.digest, cutoff.rank, cutoff.share)
+    if (serving := service.serving) is not None:
+        model, cutoff = serving.model, None if serving.traffic is None else serving.traffic.cutoff
+        metrics.show_model(model.digest, model.classes, None if model.rule is None else model.rule.rate)
+        if cutoff is not None:
+            metrics.show_cutoff(model.digest, cutoff.rank, cutoff.share)
     metrics.show_ready(ready := readiness.problem() is None)
     metrics.hide_queue()
     if ready:
         with suppress(SQLAlchemyError, psycopg.Error):
             metrics.show_queue(*items.queue())
+
+
+def _serve_models(
+    model: Model | None, service: Service, settings: GateSettings, engines: Engines, process: Process
+) -> Repeated | Follower:
+    """Serve the model that the gate was started with, or else follow the deployments; send heartbeats."""
+    make = ServingMaker(engines.working, engines.probing, audit_secret(engines.working), settings.max_kept)
+    if model is None:
+        follower = Follower(
+            engines.following,
+            service,
+            lambda number: load_stored(engines.following, number, settings.trusted, settings.public_key),
+            make,
+            process.beat,
+        )
+        follower.start()
+        return follower
+    number, budget = register(engines.working, model), None if model.rule is None else model.rule.rate
+    with engines.working.begin() as connection:
+        deployment = pinned(connection, number, {"audit": settings.audit, "budget": budget})
+    service.replace(make(deployment, model))
+    return Repeated("heartbeat", EVERY, lambda: process.beat(deployment.id, [number]))
 
 
 async def _to_response(request: Request, error: Exception) -> Response:

@@ -3,7 +3,37 @@
 from typing import Any, NamedTuple
 
 from psycopg.types.json import Jsonb
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sqlalchemy import Connection, text
+
+from transcendent.errors import TranscendentError
+
+
+class DeploymentError(TranscendentError, ValueError):
+    """A model cannot be deployed."""
+
+
+class DeploymentSettings(BaseModel):
+    """The settings of a deployment, which hold for all gates that follow it.
+
+    ``audit`` is the share of accepted objects that is kept for an audit. ``budget`` is the share of the
+    traffic to reject, in place of the artifact's own budget or thresholds.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    audit: float = Field(ge=0, le=1)
+    budget: float | None = Field(None, gt=0, lt=1)
+
+    @classmethod
+    def read(cls, given: Any) -> "DeploymentSettings":
+        """Check the settings of a row; a newer version may have written some that this one does not know."""
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DeploymentError(f"its settings cannot be used: {where or 'all'}: {first['msg']}.") from None
 
 
 class Deployment(NamedTuple):
@@ -16,6 +46,34 @@ class Deployment(NamedTuple):
 
 
 _ROWS = "SELECT id, model, action, settings FROM deployment"
+_IS_RETIRED = """EXISTS (
+    SELECT FROM deployment AS later
+    WHERE later.model = deployment.model AND later.action = 'retire' AND later.id > deployment.id
+)"""
+# The newest of these rows decides. The one before stays loaded, so that a rollback is quick.
+_DECIDING = "WHERE action IN ('active', 'observe') ORDER BY id DESC LIMIT 2"
+_PREPARED = "WHERE action = 'prepare' ORDER BY id DESC LIMIT 1"
+_UNLESS_RETIRED = f"SELECT * FROM ({{}}) AS deployment WHERE NOT {_IS_RETIRED} ORDER BY id DESC"
+
+
+class Needed(NamedTuple):
+    """What gates that follow the deployments need: the row that decides, and others to load."""
+
+    deciding: Deployment | None
+    others: list[Deployment]
+
+
+def needed(connection: Connection) -> Needed:
+    """Return the deployments whose models gates need now."""
+    found = connection.execute(text(f"{_ROWS} {_DECIDING}")).first()
+    deciding = None if found is None else Deployment(*found)
+    before, prepared = (
+        [Deployment(*row) for row in connection.execute(text(_UNLESS_RETIRED.format(f"{_ROWS} {each}")))]
+        for each in (_DECIDING, _PREPARED)
+    )
+    since = 0 if deciding is None else deciding.id
+    others = [each for each in prepared if each.id > since] + [each for each in before if each.id < since]
+    return Needed(deciding, others)
 
 
 def deploy(
@@ -28,12 +86,13 @@ def deploy(
     return int(connection.execute(text(sql), {**given, "reason": reason}).scalar_one())
 
 
-def pinned(connection: Connection, model: int, settings: dict[str, Any]) -> int:
+def pinned(connection: Connection, model: int, settings: dict[str, Any]) -> Deployment:
     """Return the deployment of gates that were started with an artifact and these settings."""
     # Two gates that start at once must not add two.
     connection.execute(text("SELECT pg_advisory_xact_lock(2, :model)"), {"model": model})
     sql = f"{_ROWS} WHERE model = :model AND action = 'pinned' AND settings = :settings ORDER BY id DESC"
     found = connection.execute(text(sql), {"model": model, "settings": Jsonb(settings)}).first()
     if found is not None:
-        return int(found.id)
-    return deploy(connection, model, "pinned", settings, "gate", "started with an artifact")
+        return Deployment(*found)
+    number = deploy(connection, model, "pinned", settings, "gate", "started with an artifact")
+    return Deployment(number, model, "pinned", settings)

@@ -120,9 +120,19 @@ def _part_of(group: Group, rows: AnyArray) -> Group:
     return Group(group.places[rows], take_rows(group.rows, rows))
 
 
-def load_model(path: Path, trusted: Collection[str] = (), public_key: Path | None = None) -> Model:
-    """Load an artifact after a trial in another process, and find the features that its detector requires."""
+def load_model(
+    path: Path,
+    trusted: Collection[str] = (),
+    public_key: Path | None = None,
+    digest: str | None = None,
+) -> Model:
+    """Load an artifact after a trial in another process, and find the features that its detector requires.
+
+    If ``digest`` is given, an artifact with another one is refused.
+    """
     artifact = open_artifact(path, public_key=public_key)
+    if digest not in (None, artifact.digest):
+        raise ArtifactError(f"{path} is refused: its digest is {artifact.digest}, not {digest}.")
     artifact.check(trusted)
     try_out(artifact, trusted)
     rejector = artifact.rejector(trusted)
@@ -166,6 +176,13 @@ def _rule(path: Path, budget: Budget) -> Rule:
             "between 0 and 1. Fit RejectionBudget(rate=0.15), or write budget = 0.15 in the TOML file."
         )
     return Rule(budget.rate, budget.window or _WINDOW, calibration_ranks(budget.rejector))
+
+
+def with_budget(model: Model, rate: float) -> Rule:
+    """Return the rule that rejects a share of the traffic, in place of the model's own rule or thresholds."""
+    if model.rule is not None:
+        return model.rule._replace(rate=rate)
+    return Rule(rate, _WINDOW, calibration_ranks(model.rejector))
 
 
 def calibration_ranks(rejector: Any) -> FloatArray:

@@ -32,7 +32,7 @@ class Process:
         self.id: UUID = uuid4()
         self._engine = engine
 
-    def beat(self, deployment: int, loaded: Sequence[int], problem: str | None = None) -> None:
+    def beat(self, deployment: int | None, loaded: Sequence[int], problem: str | None = None) -> None:
         """Say that the process lives, what it serves, and what it has loaded or could not load."""
         given = {
             "id": self.id,

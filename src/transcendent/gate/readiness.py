@@ -46,6 +46,8 @@ class Readiness:
     def _try(self) -> str | None:
         if not self._service.alive:
             return "a thread of the gate has died: restart the gate."
+        if self._service.serving is None:
+            return self._service.no_model
         if self._service.committing_for > STUCK:
             return f"objects have been waiting for the database for more than {STUCK} seconds."
         started = self._clock()

@@ -141,9 +141,14 @@ def openapi(request: Request, _: Who) -> Any:
 @router.get("/v1/model", response_model=wire.Served)
 async def model(request: Request, _: Who) -> Any:
     """Describe the model that decides."""
-    served, settings = request.app.state.service.model, request.app.state.settings
+    serving, settings = request.app.state.service.serving, request.app.state.settings
+    if serving is None:
+        raise HTTPException(503, request.app.state.service.no_model)
+    served = serving.model
     return {
         "digest": served.digest,
+        "deployment": serving.deployment,
+        "observed": serving.observed,
         "rejector": served.manifest["rejector"],
         "budget": None if served.rule is None else served.rule.rate,
         "classes": served.classes,

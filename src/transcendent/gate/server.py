@@ -21,22 +21,22 @@ from transcendent.gate import logs
 from transcendent.gate.app import RequestMiddleware, create_app
 from transcendent.gate.database import check_role, opened
 from transcendent.gate.model import load_model
-from transcendent.gate.settings import PREFIX, GateSettings
+from transcendent.gate.settings import GateSettings
 
 log = structlog.get_logger("transcendent.gate")
 
 
 def serve(settings: GateSettings) -> None:
-    """Serve until a signal. Restarting a gate that died or hangs is the supervisor's work."""
-    if settings.artifact is None:
-        raise GateSettingsError(
-            f"artifact is not set: run 'transcendent gate serve ARTIFACT', or set {PREFIX}ARTIFACT."
-        )
+    """Serve until a signal. Restarting a gate that died or hangs is the supervisor's work.
+
+    Without an artifact, the gate follows the deployments.
+    """
     with opened(settings.database.get_secret_value()) as engine:
         check_role(engine)
     if "OMP_NUM_THREADS" not in os.environ:
         threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer cores than its machine
-    model = load_model(settings.artifact, settings.trusted, settings.public_key)
+    given = settings.artifact
+    model = None if given is None else load_model(given, settings.trusted, settings.public_key)
     listening = listen(settings.host, settings.port, share=settings.share_port)
     logs.set_up(settings.log_level)
     app = create_app(settings, model)
@@ -109,9 +109,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then log it and notify the supervisor."""
         await super().startup(sockets)
+        if not self.started:
+            return
         for each in sockets or []:
             host, port = each.getsockname()[:2]
-            about = {"address": f"{host}:{port}", "model": self._state.model.digest, "version": __version__}
+            serving = self._state.service.serving
+            digest = None if serving is None else serving.model.digest
+            about = {"address": f"{host}:{port}", "model": digest, "version": __version__}
             log.info("ready", **about, process=os.getpid())
         notify("READY=1")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from operator import itemgetter
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.decisions import DOUBTS, Decisions
 from transcendent.gate.batcher import Batcher
-from transcendent.gate.cutoff import Cutoff
 from transcendent.gate.database import DatabaseError
 from transcendent.gate.features import Group, Parsed, Problems
-from transcendent.gate.intake import Draw, Kept, keep, tiers_of, to_keep
+from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
 from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
-from transcendent.gate.older import OlderItems
-from transcendent.gate.traffic import Counted, Ruling, Traffic
+from transcendent.gate.serving import Serving
+from transcendent.gate.traffic import Counted, Ruling
 from transcendent.monitoring import ObservedDecisions
 from transcendent.tables.bad_rows import find_failing
 
@@ -37,6 +37,8 @@ _MAX_COMMITTED = 8 << 20  # bytes of requests that are committed in one transact
 _SMALL = 8 << 10  # bytes: the event loop decides requests up to this size,
 _SHORT = 0.005  # as long as a call takes at most this many seconds
 _OUTCOME = itemgetter("label", "accepted")
+
+NO_MODEL = "no model is active: run 'transcendent gate model add' and 'transcendent gate model promote'."
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -63,6 +65,7 @@ class Pending:
     objects: list[Any] = field(default_factory=list)
     answer: tuple[int, bytes] = (500, b"")
     kept: list[Kept] = field(default_factory=list)
+    serving: Serving | None = None  # what decided it, until it is counted
     counted: Counted | None = None
     tally: Tally | None = None
     cells: list[int] = field(default_factory=list)
@@ -70,32 +73,27 @@ class Pending:
 
 
 class Service:
-    """Decides objects with a model, and stores the rejected ones before it answers.
+    """Decides objects with the model that it serves, and stores the rejected ones before it answers.
 
-    ``number`` is the model's in the database. ``observe`` takes the cells of objects that were answered, for
-    the monitors. New requests are refused while more than ``max_waiting`` bytes
-    wait.
+    While ``serving`` is None, all requests are refused, for the reason in ``no_model``. ``observe`` takes a
+    deployment and the cells of its answered objects, for the monitors. New requests are refused while more
+    than ``max_waiting`` bytes wait.
     """
 
     def __init__(
         self,
-        model: Model,
-        number: int,
         engine: Engine,
-        draw: Draw,
-        traffic: Traffic | None = None,
+        serving: Serving | None = None,
         *,
         max_objects: int,
         timeout: float,
         max_waiting: int,
-        older: OlderItems | None = None,
         metrics: Metrics | None = None,
-        observe: Callable[[list[int]], None] | None = None,
+        observe: Callable[[int, list[int]], None] | None = None,
     ) -> None:
-        self.model, self._observe = model, observe
-        self._metrics = metrics or Metrics()
-        self._number, self._engine, self._draw, self._traffic = number, engine, draw, traffic
-        self._older = older
+        self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
+        self._metrics, self._observe = metrics or Metrics(), observe
+        self._lock, self._uses = Lock(), Counter[Serving]()
         self._small: list[Pending] = []
         self._took = math.inf
         self._max_objects, self._timeout, self._max_waiting = max_objects, timeout, max_waiting
@@ -109,14 +107,12 @@ class Service:
     @property
     def alive(self) -> bool:
         """Whether all threads are running."""
-        return all(thread.alive for thread in self._threads) and (
-            self._traffic is None or self._traffic.alive
-        )
+        return all(thread.alive for thread in self._threads) and (self.serving is None or self.serving.alive)
 
-    @property
-    def cutoff(self) -> Cutoff | None:
-        """The cutoff in force, None without a budget."""
-        return None if self._traffic is None else self._traffic.cutoff
+    def monitored(self) -> dict[int, Model]:
+        """Return the model that is served, by its deployment."""
+        serving = self.serving
+        return {} if serving is None or serving.deployment is None else {serving.deployment: serving.model}
 
     @property
     def committing_for(self) -> float:
@@ -128,11 +124,24 @@ class Service:
         """Finish the requests that wait, and stop."""
         for thread in self._threads:
             thread.close()
-        if self._traffic is not None:
-            self._traffic.close()
+        if self.serving is not None:
+            self.serving.close()
+
+    def replace(self, serving: Serving) -> None:
+        """Serve something else from the next batch on."""
+        with self._lock:
+            self.serving = serving
+            self._took = math.inf  # nobody knows how long its calls take, so a thread makes the first
+
+    def uses(self, serving: Serving) -> bool:
+        """Return whether requests that it decided are not answered yet."""
+        with self._lock:
+            return self._uses[serving] > 0
 
     async def answer(self, body: bytes, sender: str) -> tuple[int, bytes]:
         """Return the status and body of the answer to a request, or raise `RefusedError`."""
+        if self.serving is None:
+            raise RefusedError(503, self.no_model)
         if sum(thread.waiting for thread in self._threads) > self._max_waiting:
             raise RefusedError(503, "too many requests are waiting: try again later.")
         job = Pending(body, sender, asyncio.get_running_loop().create_future())
@@ -214,7 +223,8 @@ class Service:
     def _largest(self, job: Pending) -> float:
         """Return the largest absolute value in a request; infinity if a value is missing or unreadable."""
         try:
-            rows = [group.rows for group in self.model.read(job.objects).groups]
+            model = self._serving().model
+            rows = [group.rows for group in model.read(job.objects).groups]
             rows = [each.select_dtypes("number") if hasattr(each, "iloc") else each for each in rows]
             values = [np.abs(each.data if sp.issparse(each) else np.asarray(each)) for each in rows]
             return float(max((np.nan_to_num(each, nan=np.inf).max(initial=0) for each in values), default=0))
@@ -245,30 +255,54 @@ class Service:
         self._committing.put([job for job in jobs if job.kept])
         self._finish([job for job in jobs if not job.kept])
 
+    def _serving(self) -> Serving:
+        if self.serving is None:
+            raise RefusedError(503, self.no_model)
+        return self.serving
+
     def _answer(self, jobs: list[Pending], *, search: bool = False) -> None:
-        """Decide the objects of several requests, and set their answers."""
-        model, objects = self.model, [each for job in jobs for each in job.objects]
-        parsed = model.read(objects)
+        """Decide the objects of several requests, all with what is served now, and set their answers."""
+        with self._lock:  # what is not in use may be closed
+            serving = self._serving()
+            self._uses[serving] += len(jobs)
+        try:
+            self._answer_with(serving, jobs, search=search)
+        except Exception:
+            self._release(serving, len(jobs))
+            raise
+        for job in jobs:
+            job.serving = serving
+
+    def _release(self, serving: Serving, n: int) -> None:
+        with self._lock:
+            self._uses[serving] -= n
+            if not self._uses[serving]:
+                del self._uses[serving]
+
+    def _answer_with(self, serving: Serving, jobs: list[Pending], *, search: bool) -> None:
+        model, traffic = serving.model, serving.traffic
+        parsed = model.read([each for job in jobs for each in job.objects])
         decided: list[tuple[Group, Decisions]] = []
         for read in parsed.groups:
             group = model.refuse_missing(read, parsed.problems)
             if len(group.places) == 0:
                 continue
             decided += model.search(group, parsed.problems) if search else [(group, model.decide(group.rows))]
-        if self._traffic is None:
-            self._set_answers(jobs, parsed, Ruling(decided))
+        if traffic is None:
+            self._set_answers(serving, jobs, parsed, Ruling(decided))
             return
-        ruling = self._traffic.rule([(job.sender, len(job.objects)) for job in jobs], decided)
+        ruling = traffic.rule([(job.sender, len(job.objects)) for job in jobs], decided)
         try:
-            self._set_answers(jobs, parsed, ruling)
+            self._set_answers(serving, jobs, parsed, ruling)
         except Exception:
-            self._traffic.release(ruling.counted)
+            traffic.release(ruling.counted)
             raise
         for job, counted in zip(jobs, ruling.counted, strict=True):
             job.counted = counted
 
-    def _set_answers(self, jobs: list[Pending], parsed: Parsed, ruling: Ruling) -> None:
+    def _set_answers(self, serving: Serving, jobs: list[Pending], parsed: Parsed, ruling: Ruling) -> None:
         """Set the answers of requests, and what to keep."""
+        model = serving.model
         answers: list[dict[str, Any] | None] = [None] * len(parsed.ids)
         ends = np.cumsum([len(job.objects) for job in jobs])
         kept: list[tuple[Pending, Kept]] = []
@@ -277,8 +311,10 @@ class Service:
             places = part.places.tolist()
             ids = [parsed.ids[place] for place in places]
             for place, answer in zip(places, to_answers(ids, decisions), strict=True):
+                if serving.observed:
+                    answer["accepted"] = True
                 answers[place] = {**answer, "kept": False} if place in ruling.over else answer
-            outside = {} if self.model.ranges is None else self.model.ranges.outside(part.rows)
+            outside = {} if model.ranges is None else model.ranges.outside(part.rows)
             for row, names in outside.items():
                 answers[places[row]] = {**(answers[places[row]] or {}), "outside": names}
             whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
@@ -286,16 +322,18 @@ class Service:
             if isinstance(decisions, ObservedDecisions):
                 cells += zip(whose, decisions.cells.tolist(), strict=True)
             origins = {i: parsed.origins[p] for i, p in enumerate(places) if p in parsed.origins}
-            given = self._number, self._draw, ids, senders, part.rows, decisions, ruling.cutoff
-            stored = to_keep(*given, origins=origins, older=self._older)
+            given = serving.number, serving.draw, ids, senders, part.rows, decisions, ruling.cutoff
+            stored = to_keep(*given, origins=origins, older=serving.older)
             kept += [(whose[i], each) for i, each in stored.items() if places[i] not in ruling.over]
         start = 0
         for job, end in zip(jobs, ends.tolist(), strict=True):
             problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}
             ids = parsed.ids[start:end]
-            job.answer = write_answer(self.model.digest, answers[start:end], ids, problems, ruling.cutoff)
+            job.answer = write_answer(
+                model.digest, answers[start:end], ids, problems, ruling.cutoff, observed=serving.observed
+            )
             outcomes = Counter(map(_OUTCOME, filter(None, answers[start:end])))
-            job.tally = Tally(self.model.digest, outcomes, len(problems))
+            job.tally = Tally(model.digest, outcomes, len(problems))
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
@@ -333,16 +371,23 @@ class Service:
         """Set the answers of requests, in one call of their event loop, and count those without an error."""
         for answered in (True, False):
             self._count([job for job in jobs if (job.error is None) == answered], answered=answered)
-        if self._observe is not None:  # objects without an answer are sent again, and would count twice
-            self._observe([cell for job in jobs if job.error is None for cell in job.cells])
         if jobs:
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 jobs[0].future.get_loop().call_soon_threadsafe(_set_results, jobs)
 
     def _count(self, jobs: list[Pending], *, answered: bool) -> None:
-        if self._traffic is not None:
-            counted = [job.counted for job in jobs if job.counted is not None]
-            self._traffic.finish(counted) if answered else self._traffic.release(counted)
+        """Count requests for the model that decided them, which may be another one than now."""
+        for serving in {job.serving for job in jobs if job.serving is not None}:
+            own = [job for job in jobs if job.serving is serving]
+            if serving.traffic is not None:
+                counted = [job.counted for job in own if job.counted is not None]
+                serving.traffic.finish(counted) if answered else serving.traffic.release(counted)
+            if answered and self._observe is not None and serving.deployment is not None:
+                # Objects without an answer are sent again, and would count twice.
+                self._observe(serving.deployment, [cell for job in own for cell in job.cells])
+            self._release(serving, len(own))
+        for job in jobs:
+            job.serving = None
         for job in jobs if answered else ():
             if job.tally is not None and not job.future.cancelled():
                 self._metrics.count_answer(job.tally, tiers_of(job.kept))
@@ -433,9 +478,12 @@ def write_answer(
     ids: list[Any],
     problems: Problems,
     cutoff: int | None = None,
+    *,
+    observed: bool = False,
 ) -> tuple[int, bytes]:
     """Return status and body: 200, or 422 with the problems and the decisions about the other objects."""
-    decided = {"model": model, **({} if cutoff is None else {"cutoff": cutoff}), "decisions": answers}
+    notes = ({} if cutoff is None else {"cutoff": cutoff}) | ({"observed": True} if observed else {})
+    decided = {"model": model, **notes, "decisions": answers}
     if not problems:
         return 200, orjson.dumps(decided)
     errors = [

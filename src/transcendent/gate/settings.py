@@ -31,7 +31,11 @@ class GateSettings(BaseSettings):
     database: SecretStr = Field(
         description="URL of the PostgreSQL database, such as postgresql://user@host/name."
     )
-    artifact: Path | None = Field(None, description="The artifact to serve; only `gate serve` needs it.")
+    artifact: Path | None = Field(
+        None,
+        description="The artifact to serve; without it, a gate serves what is "
+        "[promoted](operation.md#models).",
+    )
     trusted: Annotated[list[str], NoDecode] = Field(
         [], description="Types to allow in the artifact; separated by spaces in the environment."
     )

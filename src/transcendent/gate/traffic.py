@@ -49,6 +49,8 @@ _MADE = """INSERT INTO cutoff (model, rank, second, share, decided, rejected)
 VALUES (:model, :rank, :second, :share, :decided, :rejected) RETURNING number"""
 _COUNTED = """INSERT INTO ranks (key, gate, model, decided, rejected, lag, sample)
 VALUES (:key, :gate, :model, :decided, :rejected, :lag, :sample)"""
+_RESTART = """INSERT INTO cutoff (model, rank, second, share, decided, rejected)
+SELECT model, rank, second, share, 0, 0 FROM cutoff WHERE model = :model ORDER BY number DESC LIMIT 1"""
 _OUTDATED = "DELETE FROM ranks WHERE model = :model AND number <= :number"
 _TODAY = "(now() AT TIME ZONE 'UTC')::date"
 # In the order of names, so that gates with different models cannot deadlock.
@@ -320,6 +322,12 @@ class Traffic:
             connection.execute(text(_OUTDATED), {**given, "number": rows[used - 1].number})
         number = connection.execute(text(_MADE), {**given, **made._asdict()}).scalar_one()
         return made._replace(number=number), True
+
+
+def restart_counts(connection: Connection, model: int) -> None:
+    """Let the cutoff of a model count from 0, such as under another budget; until it moves, it stays."""
+    connection.execute(text(_LOCK), {"model": model})
+    connection.execute(text(_RESTART), {"model": model})
 
 
 def find_cutoff(engine: Engine, number: int) -> dict[str, Any] | None:

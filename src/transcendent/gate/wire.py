@@ -90,10 +90,14 @@ class Decision(BaseModel):
 
 
 class Decided(BaseModel):
-    """Decisions in the order of the objects, and the cutoff by which a budget made them."""
+    """Decisions in the order of the objects, and the cutoff by which a budget made them.
+
+    If ``observed``, all objects are answered as accepted.
+    """
 
     model: str
     cutoff: int | None = None
+    observed: bool = False
     decisions: list[Decision]
 
 
@@ -114,6 +118,7 @@ class ProblemDetails(BaseModel):
     errors: list[FieldError] | None = None
     model: str | None = None
     cutoff: int | None = None
+    observed: bool = False
     decisions: list[Decision | None] | None = None
 
 
@@ -308,9 +313,11 @@ class Limits(BaseModel):
 
 
 class Served(BaseModel):
-    """The model that decides."""
+    """The model that decides, and its deployment. If ``observed``, all objects are answered as accepted."""
 
     digest: str
+    deployment: int | None
+    observed: bool
     rejector: str
     budget: float | None
     classes: list[str | int | float | bool]

@@ -9,12 +9,17 @@ revision = "0002"
 down_revision = "0001"
 works_from = "0001"
 
-# Deployments and artifacts are only added. An artifact's bytes are already compressed, hence EXTERNAL.
+# Deployments and artifacts are only added. An artifact is read in parts, which EXTERNAL makes quick: without
+# compression, a part is found without reading those before it.
 _MODELS = """
 CREATE TABLE artifact (
     model integer PRIMARY KEY REFERENCES model,
     content bytea NOT NULL,
+    name text NOT NULL,
+    rejector text NOT NULL,
+    budget double precision,
     author text NOT NULL,
+    reason text NOT NULL,
     added_at timestamptz NOT NULL DEFAULT now()
 );
 ALTER TABLE artifact ALTER COLUMN content SET STORAGE EXTERNAL;
