@@ -208,8 +208,8 @@ class GateClient:
 
         ``source`` names the system, such as a sandbox. With ``teach``, the label is exported to learn from.
         """
-        given = {"label": str(label), "source": source, "object_id": object_id, "sender": sender}
-        given |= {"item": item, "reason": reason, "teach": teach}
+        which = {"object_id": object_id, "sender": sender, "item": item}
+        given = {**which, "label": str(label), "source": source, "reason": reason, "teach": teach}
         return list(self._request("POST", "/v1/labels", json=given).json())
 
     def events(self, after: str = "") -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ class WebhookTarget(BaseModel):
     url: str
     secret_env: str | None = None
     secret_file: Path | None = None
-    kinds: list[str] = Field(list(KINDS))
+    kinds: list[str] = list(KINDS)
     private: bool = False
     _secrets: list[bytes] = PrivateAttr([])
 
