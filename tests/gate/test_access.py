@@ -131,7 +131,7 @@ def second(gate, artifact, tmp_path_factory):
 def test_a_route_without_a_rule_is_refused_to_all(second, tokens):
     for path in ("/v1/quarantine", "/v1/forgotten"):
         assert ask(second, "GET", path) == 401
-        assert [ask(second, "GET", path, token) for token in tokens.values()] == [403, 403, 403]
+        assert [ask(second, "GET", path, token) for token in tokens.values()] == [403] * len(tokens)
     assert ask(second, "GET", "/healthz") == 200
 
 
