@@ -34,7 +34,7 @@ _REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _COMMIT_OBJECTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, which Prometheus does not read
+disable_created_metrics()  # a second series for every counter, which Prometheus does not read
 
 
 class Tally(NamedTuple):
