@@ -233,6 +233,7 @@ def test_a_crash_at_any_step_of_a_flush_counts_nothing_twice(engine, judge, obse
             one.minutes.flush()
         except KilledError:
             crashed = True
+        crashing.at = None
         if fate != "goes on":
             one.process.leave()
             settle([other], clock)
