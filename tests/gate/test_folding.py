@@ -183,7 +183,7 @@ def crash_at_every_step(engine, run):
 
 def test_a_crash_at_any_step_of_folding_changes_nothing(engine, judge, observer):
     rng, expected = np.random.default_rng(1), {}
-    parts = [cells_of(observer, rng, 150, shift) for shift in (0, 0.8, 0.8)]
+    parts = [cells_of(observer, rng, 500, shift) for shift in (0, 0.8, 0.8)]
     for minute, cells in enumerate(parts):
         expected[START + minute] = Counter(cells)
     expected = folded(judge, expected)
@@ -233,6 +233,7 @@ def test_a_crash_at_any_step_of_a_flush_counts_nothing_twice(engine, judge, obse
             one.minutes.flush()
         except KilledError:
             crashed = True
+        crashing.at = None
         if fate != "goes on":
             one.process.leave()
             settle([other], clock)

@@ -101,7 +101,7 @@ class Minutes:
 
         Rows that were folded do not change any more. So it does not matter whether this flush is committed.
         """
-        self._minute = max([self._minute, *(minute + 1 for minute in folded.values())])
+        self._minute = max([self._minute, *(folded[deployment] + 1 for _, deployment in stored)])
         for key, known in stored.items():
             rest, deployment = self._counts.pop(key) - known, key[1]
             if rest and key[0] > folded[deployment] - STORED:  # of older ones, nobody knows what was folded
