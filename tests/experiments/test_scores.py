@@ -197,7 +197,7 @@ def test_scores_leave_nothing_to_learn(here):
 
 def test_a_budget_of_a_stream(tmp_path):
     text = '[detector]\nscores = ["s"]\n[rejectors.ICE]\nbudget = 0.15\nwindow = 500\n'
-    made = build_rejectors(TomlTable(tmp_path / "x.toml", text, tomllib.loads(text)))["ICE"]
+    made = build_rejectors(TomlTable(tmp_path / "x.toml", text, tomllib.loads(text)), of_scores=True)["ICE"]
     assert isinstance(made, StreamingBudget)
     assert (made.rate, made.window) == (0.15, 500)
 

@@ -10,7 +10,6 @@ from typing import Any
 import transcendent
 from transcendent import baselines
 from transcendent._utils.text import suggestion
-from transcendent.experiments.scores import score_table
 from transcendent.experiments.toml import TomlTable
 from transcendent.measures.names import find_measure
 from transcendent.metrics.ratios import resolve_metric
@@ -30,14 +29,14 @@ _OF_REJECTORS = ("type", "detector", "budget", "window")
 _SEARCHES = ("ExactSearch", "GuaranteedSearch", "RandomSearch", "GridSearch", "QuartileSearch")
 
 
-def build_rejectors(toml: TomlTable) -> dict[str, Any]:
+def build_rejectors(toml: TomlTable, *, of_scores: bool = False) -> dict[str, Any]:
     """Return the rejectors under ``[rejectors]``, by name; without that table, an inductive evaluator."""
     table = toml.table("rejectors")
-    if not table.values and score_table(toml) is not None:
+    if not table.values and of_scores:
         return {"ICE": transcendent.ScoreEvaluator()}
     if not table.values:
         return {"ICE": transcendent.InductiveEvaluator(build_detector(toml))}
-    return {name: _build_rejector(name, table.table(name), toml) for name in table.values}
+    return {name: _build_rejector(name, table.table(name), toml, of_scores) for name in table.values}
 
 
 def build_detector(toml: TomlTable) -> Any:
@@ -87,7 +86,7 @@ def _build_steps(tables: list[TomlTable]) -> Iterator[Any]:
         yield ColumnTransformer(named, remainder="passthrough", verbose_feature_names_out=False)
 
 
-def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
+def _build_rejector(name: str, table: TomlTable, toml: TomlTable, of_scores: bool) -> Any:
     kind = table.get("type", str, name)
     kinds: dict[str, tuple[Any, dict[str, Any]]] = {
         "ICE": (transcendent.InductiveEvaluator, {}),
@@ -98,7 +97,7 @@ def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
         "CP-Reject": (baselines.CPReject, {}),
         "DroidEvolver": (baselines.DroidEvolver, {}),
     }
-    if scores := score_table(toml):
+    if of_scores:
         _check_type_for_scores(table, kind)
         kinds = {"ICE": (transcendent.ScoreEvaluator, {})}
     if kind not in kinds:
@@ -114,7 +113,7 @@ def _build_rejector(name: str, table: TomlTable, toml: TomlTable) -> Any:
         given["search"] = _build_search(table)
     if "judge" in given:
         given["judge"] = _build_class(table.table("judge"))
-    if kind != "DroidEvolver" and not scores:
+    if kind != "DroidEvolver" and not of_scores:
         given["estimator"] = build_detector(table if "detector" in table.values else toml)
     budget = _read_budget(table)
     rejector = _call(make, given, table, _OF_REJECTORS)

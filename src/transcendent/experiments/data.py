@@ -53,14 +53,15 @@ def survey(
         if (chosen := data.get(key, str, "refuse")) not in ("refuse", "drop"):
             raise data.error(f'{key} must be "refuse" or "drop".', key)
         dropped[key] = chosen == "drop"
+    formats = _formats(data) if dates else []
     found, columns = _read(data, needed, scores)
-    found = found.with_iso_dates(_formats(data)) if dates else found
+    found = found.with_iso_dates(formats) if dates else found
     if scores is not None:
         return _survey_answers(scores, found, columns, dropped, dates)
     dropped.pop("unanswered")
-    objects, takes = found.with_times(dates), Takes.of(detectors, **dropped)
+    objects, causes, takes = found.with_times(dates), found.left_out(dates), Takes.of(detectors, **dropped)
     problems = find_problems(found, columns, takes, dates=dates)
-    return Surveyed(objects, columns, takes, problems, found.left_out(dates))
+    return Surveyed(objects, columns, takes, problems, causes)
 
 
 def _survey_answers(
@@ -102,15 +103,14 @@ def _read(
     for key in needed:
         if is_table(file) or key == "time":
             data.get(key, str, needed=f'the column with {key}s: {key} = "..."')
-    with data.at("features") if scores is None else scores.at("scores"):
-        columns = Columns(
-            label=data.get("label", str),
-            time=data.get("time", str),
-            id=data.get("id", str),
-            features=data.get("features", (str, list)) if scores is None else to_read(scores),
-            without=tuple(data.get("without", list, [])),
-            missing_labels=tuple(map(str, data.get("missing_labels", list, []))),
-        )
+    columns = Columns(
+        label=data.get("label", str),
+        time=data.get("time", str),
+        id=data.get("id", str),
+        features=data.get("features", (str, list)) if scores is None else to_read(scores),
+        without=tuple(data.get("without", list, [])),
+        missing_labels=tuple(map(str, data.get("missing_labels", list, []))),
+    )
     if isinstance(columns.features, list) and not all(isinstance(name, str) for name in columns.features):
         raise data.error("features must be the name of a text column, or a list of names.", "features")
     if columns.without and columns.features is not None:

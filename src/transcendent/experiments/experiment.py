@@ -64,11 +64,12 @@ def read(path: Any) -> "Experiment":
     >>> result.periods
     ('2020-03', '2020-04', '2020-05', '2020-06')
     """
-    return interpret(TomlTable.read(Path(path)))
+    return interpret(Path(path))
 
 
-def interpret(toml: TomlTable) -> "Experiment":
-    """Return the experiment that a TOML file describes."""
+def interpret(path: Path, text: str | None = None) -> "Experiment":
+    """Return the experiment that a TOML file describes, given its text if it is not written yet."""
+    toml = TomlTable.read(path, text)
     toml.check(_TOP)
     monitor = toml.get("monitor", (int, float))
     if monitor is not None and not monitor > 1:
@@ -76,7 +77,7 @@ def interpret(toml: TomlTable) -> "Experiment":
     if not 0 <= (seed := toml.get("seed", int, 0)) <= _LARGEST_SEED:
         raise toml.error(f"seed must be from 0 to {_LARGEST_SEED}.", "seed")
     schedule = Schedule.read(toml.table("split"), toml.table("retrain"), monitor)
-    return Experiment(toml, schedule, build_rejectors(toml), seed)
+    return Experiment(toml, schedule, build_rejectors(toml, of_scores=score_table(toml) is not None), seed)
 
 
 class FittedRejector(NamedTuple):
@@ -213,7 +214,7 @@ class Experiment:
         """
         schedule = self.schedule
         schedule.split.get("train", object, needed=_TRAIN)
-        objects = self._dated_objects()
+        title, objects = self.title, self._dated_objects()
         labels = objects.with_labels().y
         self._check_labels(labels)
         if self._surveyed.scores is not None:
@@ -235,7 +236,7 @@ class Experiment:
                 unlabelled="drop",  # rows that must not be dropped have raised an error before
                 folder=folder,
                 fresh=fresh,
-                title=self.title,
+                title=title,
                 random_state=self.seed,
                 n_jobs=n_jobs,
             )

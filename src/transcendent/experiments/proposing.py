@@ -18,7 +18,7 @@ from transcendent.experiments.looks import TIMES as _TIMES
 from transcendent.experiments.looks import find_missing_labels, has_many_texts, holds_dates, is_name
 from transcendent.experiments.survey import columns_of_text, examples_of, text_among_numbers, ways_to_read
 from transcendent.experiments.toml import literal, one_or_list
-from transcendent.tables.frames import ColumnError, Columns
+from transcendent.tables.frames import Columns, lacking
 from transcendent.tables.objects import Objects, without_time
 from transcendent.tables.reading import is_table, read_objects
 from transcendent.tables.times import find_formats
@@ -64,7 +64,7 @@ def propose(
     for argument, name in (("label", label), ("time", time), ("identifier", identifier)):
         if name is not None and name not in frame.columns:
             there = list(map(str, frame.columns))
-            raise ArgumentError(argument, str(ColumnError(argument, [name], there, str(file))))
+            raise ArgumentError(argument, str(lacking(argument, [name], there, str(file))))
     time = time or guess_time(frame.drop(columns=[label, identifier], errors="ignore"))
     identifier = identifier or guess_name(frame.drop(columns=[label, time], errors="ignore"))
     label = label or _guess_label(frame.drop(columns=[time, identifier], errors="ignore"))

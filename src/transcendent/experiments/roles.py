@@ -12,7 +12,7 @@ from transcendent.errors import ArgumentError
 from transcendent.experiments.proposing import by_name, guess_name, guess_time, read_as_meant
 from transcendent.experiments.scores import boundary
 from transcendent.tables.answers import ScoreColumns, class_codes, numbers, separation
-from transcendent.tables.frames import ColumnError, Columns
+from transcendent.tables.frames import Columns, lacking
 from transcendent.tables.objects import Objects
 from transcendent.tables.reading import is_table, read_objects
 
@@ -55,7 +55,7 @@ def read_answers(
     given: dict[str, list[Any]] = {"answer": [named], "truth": [truth], "time": [time]}
     for option, names in {"scores": scores, **given}.items():
         if absent := [name for name in names if name is not None and name not in there]:
-            raise ArgumentError(option, str(ColumnError(option, absent, there, str(file))))
+            raise ArgumentError(option, str(lacking(option, absent, there, str(file))))
     free = frame.drop(columns=[name for name in {*scores, answer} if name in there])
     time = time or _guess_time(free.drop(columns=[truth] if truth else []))
     free = free.drop(columns=[time])

@@ -29,10 +29,10 @@ class TomlTable:
     occurrence: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> "TomlTable":
-        """Read a whole file."""
+    def read(cls, path: Path, text: str | None = None) -> "TomlTable":
+        """Read a whole file, or its text if that is given."""
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = path.read_text(encoding="utf-8-sig") if text is None else text
             return cls(path, text, tomllib.loads(text))
         except UnicodeDecodeError as error:
             raise SettingsError(f"{path} is not a TOML file: {error}.") from None

@@ -1,6 +1,5 @@
 """A report on a detector's past answers, which needs neither the detector nor features."""
 
-import tomllib
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from transcendent.errors import TemporalBiasWarning
 from transcendent.experiments.answers import BUDGET, PROMISED, propose_answers
 from transcendent.experiments.experiment import Experiment, interpret
 from transcendent.experiments.proposing import Proposal
-from transcendent.experiments.toml import TomlTable
 from transcendent.report.page import write_report
 from transcendent.report.words import percent, plain, ratio
 from transcendent.tables.objects import Objects
@@ -92,7 +90,7 @@ def check_answers(
     file = Path(file)
     path = file.with_suffix(".toml") if toml is None else Path(toml)
     proposal = propose_answers(file, toml=path, scores=scores, answer=answer, truth=truth, time=time)
-    experiment = interpret(TomlTable(path, proposal.text, tomllib.loads(proposal.text)))
+    experiment = interpret(path, proposal.text)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*: left out")  # the notes of the proposal say why
         result = experiment.backtest()

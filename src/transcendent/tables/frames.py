@@ -48,10 +48,12 @@ class Columns:
     text: tuple[str, ...] = ()
     missing_labels: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise if a column has two roles."""
         features = [self.features] if isinstance(self.features, str) else self.features or []
         if self.label in features:
-            raise ValueError(f"{self.label!r} holds the labels, so it cannot be a feature or a score.")
+            said = f"{self.label!r} holds the labels, so it cannot be a feature or a score."
+            raise ColumnError("features", said)
 
     def special(self) -> dict[str, str]:
         """Return the columns with labels, times and ids, by role."""
@@ -65,17 +67,21 @@ class Columns:
 
 
 class ColumnError(ValueError):
-    """Columns or arrays do not exist; ``key`` is their role."""
+    """Columns or arrays do not exist, or have two roles; ``key`` is their role."""
 
-    def __init__(self, key: str, missing: list[str], there: list[str], where: str) -> None:
-        if len(missing) == 1:
-            hint = suggestion(missing[0], there) if there else "."
-            if key == "features":
-                hint = hint.replace("; choose from", "; besides the features it has")
-            super().__init__(f"{where} has no column {missing[0]!r}{hint}")
-        else:
-            super().__init__(f"{where} lacks {len(missing)} columns: {some(missing, 5)}.")
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
         self.key = key
+
+
+def lacking(key: str, missing: list[str], there: list[str], where: str) -> ColumnError:
+    """Return an error about columns that do not exist."""
+    if len(missing) > 1:
+        return ColumnError(key, f"{where} lacks {len(missing)} columns: {some(missing, 5)}.")
+    hint = suggestion(missing[0], there) if there else "."
+    if key == "features":
+        hint = hint.replace("; choose from", "; besides the features it has")
+    return ColumnError(key, f"{where} has no column {missing[0]!r}{hint}")
 
 
 def read_frame(path: Path, columns: Columns) -> Objects:
@@ -226,7 +232,7 @@ def check_columns(wanted: dict[str, list[str]], there: Iterable[Any], name: str)
         raise ValueError(f"{name} has several columns of the same name: {', '.join(twice[:5])}.")
     for key, columns in wanted.items():
         if missing := [str(column) for column in columns if column not in found]:
-            raise ColumnError(key, missing, [column for column in found if column not in columns], name)
+            raise lacking(key, missing, [column for column in found if column not in columns], name)
 
 
 def _check_flat(frame: Any, name: str) -> None:

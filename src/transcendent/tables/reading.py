@@ -64,6 +64,7 @@ def read_objects(
     kind = _KINDS.get(path.suffix.lower())
     if kind is None:
         raise ValueError(f"{path}: the name must end in one of {', '.join(_KINDS)}.")
+    columns.check()
     if not path.is_file():
         raise FileNotFoundError(2, "there is no such file", str(path))
     if is_table(path):
