@@ -135,7 +135,10 @@ def engine(shared_database):
     engine = connect(shared_database, 20)
     drop_all(engine)
     with engine.begin() as connection:
-        for table in ("sender_day", "ranks", "cutoff", "process", "deployment", "artifact", "model", "token"):
+        for table in (
+            *("alarm", "monitor", "minute_counts", "process", "deployment", "artifact"),
+            *("sender_day", "ranks", "cutoff", "model", "token"),
+        ):
             connection.execute(text(f"DELETE FROM {table}"))
     make_months(engine)
     yield engine

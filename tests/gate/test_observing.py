@@ -22,6 +22,7 @@ from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import load_model
 from transcendent.gate.processes import Process
 from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.serving import Serving
 from transcendent.monitoring import DriftMonitor
 
 
@@ -36,8 +37,8 @@ def counting(database, loaded):
     """A service, and the counts of what it answered."""
     engine, counts = connect(database, timeout=5), Counter()
     limits = {"max_objects": 100, "timeout": 20, "max_waiting": 1 << 20}
-    given = loaded, register(engine, loaded), engine, Draw(b"secret", 0)
-    service = Service(*given, **limits, observe=counts.update)
+    serving = Serving(loaded, register(engine, loaded), Draw(b"secret", 0), deployment=7)
+    service = Service(engine, serving, **limits, observe=lambda _, cells: counts.update(cells))
     yield service, counts
     service.close()
     engine.dispose()
@@ -59,7 +60,7 @@ def test_answered_objects_are_counted_once_and_bad_ones_never(counting, problem,
 
 def test_objects_without_an_answer_are_not_counted(counting, database, problem):
     service, counts = counting
-    rejected = np.flatnonzero(service.model.rejector.decide(problem[0]).rejected)[:5]
+    rejected = np.flatnonzero(service.serving.model.rejector.decide(problem[0]).rejected)[:5]
     sent = [body(f"o{i}", problem[0][i]) for i in rejected]
     with away(database):
         assert all(isinstance(each, RefusedError) for each in answers(service, sent))

@@ -156,6 +156,15 @@ END $$;
 CREATE TRIGGER tell_deployment AFTER INSERT ON deployment REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION tell_deployment();
 
+CREATE FUNCTION tell_alarm() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO event (kind, detail) SELECT 'alarm', jsonb_build_object('alarm', id, 'kind', kind,
+        'deployment', deployment, 'at', at, 'log_value', log_value) FROM added ORDER BY id;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tell_alarm AFTER INSERT ON alarm REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION tell_alarm();
+
 -- The event after which the deliveries of a target have not been made yet.
 CREATE TABLE webhook (
     target text PRIMARY KEY,
@@ -209,7 +218,7 @@ CREATE TRIGGER tell_outside_label AFTER INSERT ON outside_label REFERENCING NEW 
 
 DO $$ DECLARE function text; BEGIN
     FOREACH function IN ARRAY ARRAY['event_transaction', 'tell_rejected', 'tell_label', 'tell_deployment',
-        'tell_outside_label'] LOOP
+        'tell_alarm', 'tell_outside_label'] LOOP
         EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', function, current_schema());
     END LOOP;
 END $$;
@@ -217,10 +226,11 @@ END $$;
 _NO_EVENTS = """
 DROP TABLE outside_label, delivery, webhook;
 DROP FUNCTION tell_outside_label;
+DROP TRIGGER tell_alarm ON alarm;
 DROP TRIGGER tell_deployment ON deployment;
 DROP TRIGGER tell_label ON label;
 DROP TRIGGER tell_rejected ON item;
-DROP FUNCTION tell_deployment, tell_label, tell_rejected;
+DROP FUNCTION tell_alarm, tell_deployment, tell_label, tell_rejected;
 DROP TABLE event;
 DROP FUNCTION event_transaction;
 DROP TABLE event_order;
