@@ -515,11 +515,10 @@ def test_a_package_stands_for_the_compiled_types_in_it(here):
     line = run("fit drift.toml -o 'a drift'").stdout.rpartition("experiment: transcendent ")[2].strip()
     assert line == "decide 'a drift' objects.csv --trust sklearn.ensemble"
     run(line)
-    run("fit drift.toml -o drift")
-    refused = run("decide drift new.csv", code=5).stderr
+    refused = run("decide 'a drift' new.csv", code=5).stderr
     assert "on the command line: --trust sklearn.ensemble;" in refused
-    run("decide drift new.csv --trust sklearn.ensemble")
-    run("decide drift new.csv --trust sklearn.svm", code=5)
+    run("decide 'a drift' new.csv --trust sklearn.ensemble")
+    run("decide 'a drift' new.csv --trust sklearn.svm", code=5)
 
 
 def test_as_a_module():
