@@ -68,7 +68,7 @@ def as_ocsf(event: dict[str, Any]) -> str | None:
             "uid": str(data["item"]),
             "title": _TITLES.get(kind, kind),
             "types": [kind],
-            "analytic": {"name": str(data.get("model", "")), "type_id": 4, "type": "Learning (ML/DL)"},
+            "analytic": {"uid": str(data.get("model", "")), "name": "transcendent", "type_id": 4},  # learning
         },
         "message": _message(event),
         "is_alert": kind == "rejected",
