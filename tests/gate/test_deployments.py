@@ -357,7 +357,7 @@ def test_a_batch_keeps_the_model_that_it_began_with_and_is_counted_for_it(engine
     gate.turn()
     old = gate.service.serving
     slow = Slow(old.model.rejector)
-    gate.service.replace(replace(old, model=replace(old.model, rejector=slow)))
+    gate.service.replace(replace(old, model=replace(old.model, rejector=slow, observer=None)))
     old, said = gate.service.serving, {}
     thread = threading.Thread(target=lambda: said.update(gate.answer(X)))
     thread.start()
