@@ -55,7 +55,9 @@ def start(own_engine, receiver):
         made[-1].make()  # from now on
         return made[-1]
 
-    return begin
+    yield begin
+    for webhook in made:
+        webhook.close()
 
 
 @pytest.fixture
@@ -221,7 +223,7 @@ def test_what_could_not_be_sent_in_time_is_given_back(own_engine, receiver, star
         assert connection.execute(text("SELECT DISTINCT tries, due_at <= now() FROM delivery")).all() == [
             (0, True)
         ]
-    webhook.close()
+    webhook.stop()
     monkeypatch.undo()
     webhook.work()
     assert receiver.received == []

@@ -159,9 +159,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
     for webhook in webhooks:
-        webhook.close()
+        webhook.stop()
     for each in repeated:
         each.close()
+    for webhook in webhooks:
+        webhook.close()
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
     await run_in_threadpool(service.close)

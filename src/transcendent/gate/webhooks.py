@@ -97,16 +97,20 @@ class Webhook:
         self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
         self._failed = httpx2.HTTPError
         self._failing = False
-        self._closed = Event()
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """Stop `work` after the delivery under way."""
+        self._stopped.set()
 
     def close(self) -> None:
-        """Stop after the delivery under way."""
-        self._closed.set()
+        """Close the connections, once `work` has ended."""
+        self._http.close()
 
     def work(self) -> None:
         """Make deliveries of new events, and send what is due."""
         self.make()
-        while not self._closed.is_set() and self.send():
+        while not self._stopped.is_set() and self.send():
             self.make()
 
     def make(self) -> None:
@@ -143,7 +147,7 @@ class Webhook:
         places = [Cursor(each.transaction, each.number, each.place) for each in claimed]
         events, end = self._events.at(places), time.monotonic() + _SENDING
         for done, (each, place) in enumerate(zip(claimed, places, strict=True)):
-            if self._closed.is_set() or time.monotonic() > end:
+            if self._stopped.is_set() or time.monotonic() > end:
                 self._give_back([later.id for later in claimed[done:]])
                 break
             event = events.get(place)
