@@ -23,6 +23,7 @@ NEVER_CALLED = (
     transcendent.measures.Measure,
     transcendent.thresholds.Search,
     transcendent.monitoring.DriftMonitor,  # but by DriftMonitor.of
+    transcendent.monitoring.ObservedDecisions,  # but by DriftMonitor.observe
 )
 
 

@@ -397,7 +397,11 @@ FORESTS = [
 APPROXIMATE = [
     *((case, logistic.TOLERANCE, 1e-3) for case in LOGISTIC),
     (logistic_case(duplicated), logistic.TOLERANCE, 1e-2),
-    *((case, 1, 1.5 * between_seeds) for case, between_seeds in FORESTS),
+    (FORESTS[0][0], 1, 1.5 * FORESTS[0][1]),
+    *(
+        pytest.param(case, 1, 1.5 * between_seeds, marks=pytest.mark.full, id=name(case))
+        for case, between_seeds in FORESTS[1:]
+    ),
 ]
 
 

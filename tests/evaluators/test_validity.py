@@ -65,7 +65,7 @@ def learning(form, seed):
     return Learning(LogisticRegression(), measure=judge, p_value=form, random_state=seed)
 
 
-@pytest.mark.parametrize("runs", [250, pytest.param(3000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("runs", [150, pytest.param(3000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("make", [ice, cce, learning], ids=["ICE", "each fold of CCE", "learning ICE"])
 def test_p_values_of_the_true_label_are_valid(make, runs):
     p = p_values_of_true_labels(make, "plus_one", runs)
