@@ -23,14 +23,14 @@ def objects_to_send(n: int) -> tuple[list[dict[str, Any]], pd.DataFrame]:
     return [_as_object(row) for row in table.itertuples()], table[TEXT + NUMBERS]
 
 
-def fit(path: Path) -> RejectionBudget:
+def fit(path: Path, seed: int = SEED) -> RejectionBudget:
     """Write the artifact of a pipeline within a budget, fitted on 2006 to 2008; return the rejector."""
     table = _table(*FITTED)
     encode = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), TEXT), (StandardScaler(), NUMBERS)
     )
-    detector = make_pipeline(encode, LinearSVC(C=0.1, random_state=SEED))
-    rejector = RejectionBudget(InductiveEvaluator(detector, random_state=SEED), rate=RATE)
+    detector = make_pipeline(encode, LinearSVC(C=0.1, random_state=seed))
+    rejector = RejectionBudget(InductiveEvaluator(detector, random_state=seed), rate=RATE)
     rejector.fit(table[TEXT + NUMBERS], table["severe"])
     save(rejector, path)
     return rejector

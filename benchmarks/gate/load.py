@@ -1,7 +1,7 @@
 """Measure how many objects a second a gate decides, and how fast, beside a bare endpoint that keeps nothing.
 
-TRANSCENDENT_DATA=... python benchmarks/gate/load.py [full] [half] [nulls] [--seconds 10] [--rounds 3]
-    [--steady 600] [--objects apps|cves]
+TRANSCENDENT_DATA=... python benchmarks/gate/load.py [full] [half] [nulls] [shadows] [--seconds 10]
+    [--rounds 3] [--steady 600] [--objects apps|cves]
 
 Needs PostgreSQL and wrk (Debian's packages). One process serves in each case. All turns are taken in one run,
 one after the other, and medians over rounds are printed.
@@ -16,6 +16,8 @@ half    The same requests at random times (a Poisson process), to each endpoint 
         overloaded. A latency counts from the time when a request was to be sent.
 nulls   One by one over 8 connections, while another client sends batches of 1,000 as fast as it is
         answered: whole ones, and ones with 2% of their values null, which the detector cannot handle.
+shadows The requests of `half` to a gate that follows the deployments, at half of what it sustains without
+        shadows: in turns without any, and with two that decide a fifth of the objects. Not by default.
 
 ``--steady`` sends batches over 8 connections for that many seconds, and prints memory and connections
 over time.
@@ -46,8 +48,11 @@ import psutil
 import uvloop
 from sqlalchemy import text
 
+from transcendent.gate import stored
 from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect, migrate
+from transcendent.gate.promotion import list_processes, promote, retire
+from transcendent.gate.shadows import shadow
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 
@@ -345,6 +350,58 @@ def compare_nulls(sender: Sender, url: str, rounds: int, seconds: float) -> None
     print(f"  p50 beside nulls / beside whole batches: {nulls.p50 / whole.p50:.2f}", flush=True)
 
 
+def compare_shadows(
+    sender: Sender, server: Cluster, problem: Any, rounds: int, seconds: float, audit: float
+) -> None:
+    """Take turns without and with two shadows at half load; print medians, and the ratio of slow answers."""
+    engine, by = connect(server.url), ("benchmark", "shadows")
+    names = ["gate.transcendent", "first", "second"]
+    for seed, name in enumerate(names[1:], 1):
+        problem.fit(sender.folder / name, seed)
+    models = []
+    for name in names:
+        digest = stored.add(engine, sender.folder / name, [], None, name, *by).digest
+        with engine.connect() as connection:
+            models.append(stored.find(connection, digest))
+    promote(engine, models[0], "active", {"audit": audit, "budget": None}, *by, 0)
+    gate = Gate(server.url, None, sender.folder / "following", log_level="warning").wait()
+
+    def set_shadows(wanted: bool) -> None:
+        for model in models[1:]:
+            if wanted:
+                shadow(engine, model, {"sample": 0.2, "audit": 0.5, "budget": None}, *by)
+            else:
+                retire(engine, model, *by)
+        while True:
+            with engine.connect() as connection:
+                own = [each for each in list_processes(connection) if each["pid"] == gate.process.pid]
+            if len(own[0]["loaded"]) == (3 if wanted else 1):
+                return
+            time.sleep(0.1)
+
+    try:
+        for size, connections in CONNECTIONS.items():
+            url = f"{gate.address}/v1/decisions"
+            most = _median([sender.send(url, size, connections, seconds) for _ in range(rounds)]).objects
+            runs: dict[bool, list[Run]] = {False: [], True: []}
+            for _ in range(rounds):
+                for wanted, own in runs.items():
+                    set_shadows(wanted)
+                    own.append(sender.send_at(url, size, most / size / 2, seconds))
+            print(f"\nshadows: batches of {size}, {most / size / 2:,.0f} requests/s")
+            none, two = map(_median, runs.values())
+            print(f"  {'none':16} {none}\n  {'two':16} {two}")
+            print(f"  p99 with two shadows / without: {two.p99 / none.p99:.2f}", flush=True)
+    finally:
+        gate.stop()
+    sql = """SELECT sum(objects - undecided - dropped), sum(dropped), (SELECT count(*) FROM disagreement)
+    FROM shadow_counts"""
+    with engine.connect() as connection:
+        compared, dropped, drawn = connection.execute(text(sql)).one()
+    print(f"  {compared:,} compared, {dropped:,} dropped, {drawn:,} drawn for a label")
+    engine.dispose()
+
+
 def _median(runs: list[Run]) -> Run:
     objects, p50, p99 = (
         statistics.median(getattr(run, name) for run in runs) for name in ("objects", "p50", "p99")
@@ -374,7 +431,7 @@ def steady(sender: Sender, gate: Gate, server: Cluster, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("modes", nargs="*", metavar="full|half|nulls")
+    parser.add_argument("modes", nargs="*", metavar="full|half|nulls|shadows")
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steady", type=float, default=0)
@@ -398,6 +455,8 @@ def main() -> None:
         ).wait()
         try:
             run(modes, sender, gate, server, options)
+            if "shadows" in modes:
+                compare_shadows(sender, server, problem, options.rounds, options.seconds, options.audit)
             if options.steady:
                 steady(sender, gate, server, options.steady)
         finally:

@@ -136,6 +136,7 @@ def engine(shared_database):
     drop_all(engine)
     with engine.begin() as connection:
         for table in (
+            *("disagreement", "shadow_counts"),
             *("alarm", "monitor", "minute_counts", "process", "deployment", "artifact"),
             *("sender_day", "ranks", "cutoff", "model", "token"),
         ):

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, events, models, options, outputs, retention, showing, watching
+from transcendent.cli import console, events, models, options, outputs, retention, shadows, showing, watching
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _checked(function: Callable[..., None]) -> Callable[..., None]:
 app.add_typer(events.group(_checked), name="events")
 
 
-for _name, _function in models.COMMANDS.items():
+for _name, _function in (models.COMMANDS | shadows.COMMANDS).items():
     _command(models.group, _name)(_function)
 
 

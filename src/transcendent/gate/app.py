@@ -25,6 +25,7 @@ from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
+from transcendent.gate.disagreements import Comparisons
 from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.folding import Folding
 from transcendent.gate.following import Follower
@@ -42,6 +43,7 @@ from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
+from transcendent.gate.shadows import Shadows, shadow_secret
 from transcendent.gate.stored import load_stored
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook
@@ -127,6 +129,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     declare_fields(engine, settings.deletable_context)
     process = Process(engines.following)
     minutes = Minutes(engines.following, process.id)
+    comparisons = Comparisons(engines.following, process.id)
+    shadows = Shadows(shadow_secret(engine), comparisons, metrics)
     service = Service(
         engines.keeping,
         max_objects=settings.max_objects,
@@ -134,6 +138,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         max_waiting=8 * settings.max_bytes,
         metrics=metrics,
         observe=minutes.add,
+        shadows=shadows,
     )
     app.state.service, app.state.engine = service, engine
     app.state.quarantine = Quarantine(
@@ -149,8 +154,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
     repeated = [
-        _serve_models(app.state.model, service, settings, engines, process),
+        _serve_models(app.state.model, service, settings, engines, process, shadows),
         Repeated("flushing counts", FLUSHES, minutes.flush),
+        Repeated("flushing comparisons", FLUSHES, comparisons.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
@@ -167,8 +173,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
     await run_in_threadpool(service.close)
-    with suppress(SQLAlchemyError, psycopg.Error):
-        minutes.flush()
+    await run_in_threadpool(shadows.close)
+    for flush in (minutes.flush, comparisons.flush):
+        with suppress(SQLAlchemyError, psycopg.Error):
+            flush()
     for engine in engines:
         engine.dispose()
 
@@ -188,7 +196,12 @@ def _observe(metrics: Metrics, service: Service, readiness: Readiness, items: Qu
 
 
 def _serve_models(
-    model: Model | None, service: Service, settings: GateSettings, engines: Engines, process: Process
+    model: Model | None,
+    service: Service,
+    settings: GateSettings,
+    engines: Engines,
+    process: Process,
+    shadows: Shadows,
 ) -> Repeated | Follower:
     """Serve the model that the gate was started with, or else follow the deployments; send heartbeats."""
     make = ServingMaker(engines.working, engines.probing, audit_secret(engines.working), settings.max_kept)
@@ -199,6 +212,7 @@ def _serve_models(
             lambda number: load_stored(engines.following, number, settings.trusted, settings.public_key),
             make,
             process.beat,
+            shadows=shadows,
         )
         follower.start()
         return follower

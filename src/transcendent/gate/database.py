@@ -267,6 +267,7 @@ _NEEDED = {
     "cutoff": ("SELECT", "INSERT"),
     "delivery": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "deployment": ("SELECT", "INSERT"),
+    "disagreement": ("SELECT", "INSERT"),
     "event": ("SELECT", "UPDATE"),
     "event_order": ("SELECT", "UPDATE"),
     "example": ("SELECT",),
@@ -284,6 +285,7 @@ _NEEDED = {
     "remark": ("SELECT",),
     "secret": ("SELECT",),
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
+    "shadow_counts": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
     "webhook": ("SELECT", "INSERT", "UPDATE"),
@@ -437,9 +439,13 @@ def drop_months(engine: Engine, before: int) -> list[str]:
     return dropped
 
 
+# Counts and items of shadows go by the same hours, so that those that stay belong together.
+_FIRST_HOUR = "extract(epoch FROM CAST(:first AS timestamptz)) / 3600"
 # A budget continues from the newest cutoff of its model, however old that is.
 _DROP_COUNTS = (
     "DELETE FROM event WHERE written_at < CAST(:first AS timestamptz)",
+    f"DELETE FROM shadow_counts WHERE hour < {_FIRST_HOUR}",
+    f"DELETE FROM disagreement WHERE hour < {_FIRST_HOUR}",
     "DELETE FROM sender_day WHERE day < CAST(:first AS timestamptz) AT TIME ZONE 'UTC'",
     """DELETE FROM cutoff WHERE made_at < CAST(:first AS timestamptz)
     AND number < (SELECT max(number) FROM cutoff AS newest WHERE newest.model = cutoff.model)""",
@@ -447,8 +453,8 @@ _DROP_COUNTS = (
 
 
 # Found by their labels: reading all items would take seconds, while gates wait.
-_EXAMPLES = """INSERT INTO example (id, received_at, model, {columns})
-SELECT id, received_at, model, {columns} FROM {item} JOIN {payload} USING (id)
+_EXAMPLES = """INSERT INTO example (id, received_at, model, disagreed, {columns})
+SELECT id, received_at, model, accepted AND rank >= 1, {columns} FROM {item} JOIN {payload} USING (id)
 WHERE state = 1 AND id IN (
     SELECT item FROM label WHERE action = 'label' AND item >= :first AND item < :end
 ) ON CONFLICT (id) DO NOTHING"""

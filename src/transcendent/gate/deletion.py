@@ -50,6 +50,7 @@ _IDENTITY = f"""DELETE FROM identity USING payload
 WHERE payload.id = ANY(:ids) AND identity.key = {KEY} AND identity.item = payload.id"""
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
+    "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
     "payloads": "DELETE FROM payload WHERE id = ANY(:ids)",

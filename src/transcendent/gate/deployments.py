@@ -1,6 +1,6 @@
 """Which models decide: rows that are only added, each with an author and a reason."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -26,7 +26,7 @@ class DeploymentSettings(BaseModel):
     budget: float | None = Field(None, gt=0, lt=1)
 
     @classmethod
-    def read(cls, given: Any) -> "DeploymentSettings":
+    def read(cls, given: Any) -> Self:
         """Check the settings of a row; a newer version may have written some that this one does not know."""
         try:
             return cls.model_validate(given)
@@ -34,6 +34,16 @@ class DeploymentSettings(BaseModel):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise DeploymentError(f"its settings cannot be used: {where or 'all'}: {first['msg']}.") from None
+
+
+class ShadowSettings(DeploymentSettings):
+    """The settings of a shadow.
+
+    ``sample`` is the share of objects that it decides, too, and ``audit`` the share of those on which it
+    disagrees that is drawn for a label.
+    """
+
+    sample: float = Field(gt=0, le=1)
 
 
 class Deployment(NamedTuple):
@@ -53,14 +63,24 @@ _IS_RETIRED = """EXISTS (
 # The newest of these rows decides. The one before stays loaded, so that a rollback is quick.
 _DECIDING = "WHERE action IN ('active', 'observe') ORDER BY id DESC LIMIT 2"
 _PREPARED = "WHERE action = 'prepare' ORDER BY id DESC LIMIT 1"
+# The newest row of a model that was neither retired nor promoted since.
+_SHADOWS = f"""{_ROWS} WHERE action = 'shadow' AND NOT EXISTS (
+    SELECT FROM deployment AS later WHERE later.model = deployment.model AND later.id > deployment.id
+        AND later.action IN ('shadow', 'active', 'observe', 'retire')
+) ORDER BY id LIMIT :most"""
 _UNLESS_RETIRED = f"SELECT * FROM ({{}}) AS deployment WHERE NOT {_IS_RETIRED} ORDER BY id DESC"
 
 
+MAX_SHADOWS = 4
+"""Shadows that gates decide with at a time; further ones are refused."""
+
+
 class Needed(NamedTuple):
-    """What gates that follow the deployments need: the row that decides, and others to load."""
+    """What gates that follow the deployments need: the row that decides, others to load, and shadows."""
 
     deciding: Deployment | None
     others: list[Deployment]
+    shadows: list[Deployment]
 
 
 def needed(connection: Connection) -> Needed:
@@ -73,7 +93,11 @@ def needed(connection: Connection) -> Needed:
     )
     since = 0 if deciding is None else deciding.id
     others = [each for each in prepared if each.id > since] + [each for each in before if each.id < since]
-    return Needed(deciding, others)
+    rows = connection.execute(text(_SHADOWS), {"most": MAX_SHADOWS})
+    shadows = [
+        each for each in map(Deployment._make, rows) if deciding is None or each.model != deciding.model
+    ]
+    return Needed(deciding, others, shadows)
 
 
 def deploy(

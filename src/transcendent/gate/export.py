@@ -22,13 +22,16 @@ _ROWS = 5000
 # Objects of dropped months come first: they have the smallest ids, so that all rows are in the order of ids.
 _SOURCES = (
     "example",
-    """(SELECT payload.*, item.received_at, item.model FROM item JOIN payload ON payload.id = item.id
+    """(SELECT payload.*, item.received_at, item.model, payload.accepted AND item.rank >= 1 AS disagreed
+    FROM item JOIN payload ON payload.id = item.id
     WHERE item.state = 1)""",
 )
+# An accepted object with a rank of 1 or more was kept because a shadow disagreed: it is not of the audit.
 # The label of an item is its last action; `state` is 1 only if that is a label. LATERAL finds each with one
 # step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = """
 SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
+    kept.accepted AND NOT kept.disagreed AND outside.source IS NULL AS audited,
     kept.received_at, last.written_at AS labelled_at, last.author, last.reason, remark.note, outside.source,
     model.digest AS model, model.features->'count' AS width, kept.id AS item,
     kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
@@ -41,7 +44,8 @@ WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
 # The last label of another system, if it is to teach and analysts have not labelled the item.
 _OUTSIDE = """
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
-    item.received_at, last.written_at AS labelled_at, last.author, last.reason, NULL AS note, last.source,
+    false AS audited, item.received_at, last.written_at AS labelled_at, last.author, last.reason,
+    NULL AS note, last.source,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
@@ -72,7 +76,8 @@ class Labelled(NamedTuple):
     y : array of shape (n,)
         The analysts' labels, of the type of ``classes`` if those were given, else text.
     probability : array of shape (n,)
-        The chance of having been kept: 1 for rejected objects, the audit rate for accepted ones.
+        The chance of having been kept: 1 for rejected objects, the audit rate for accepted ones, and more
+        for those that were kept because a shadow disagreed.
     audited : bool array of shape (n,)
         Whether the object was accepted and drawn for the audit.
     table : pyarrow.Table
@@ -107,8 +112,9 @@ def read_labelled(
         table = table.filter([label in known for label in table["gate_label"].to_pylist()])
     X = _sparse(table) if "gate_width" in table.column_names else _frame(table)
     y = _labels(table["gate_label"].to_pylist(), classes)
-    audited = table["gate_accepted"].to_numpy()
-    if "gate_source" in table.column_names:  # another system's label says nothing about the audit
+    # Tables from before there were shadows, and before other systems could label, lack these columns.
+    audited = table["gate_audited" if "gate_audited" in table.column_names else "gate_accepted"].to_numpy()
+    if "gate_source" in table.column_names:
         audited = audited & table["gate_source"].is_null().to_numpy()
     return Labelled(X, y, table["gate_probability"].to_numpy(), audited, table)
 
@@ -162,6 +168,7 @@ def schema(layout: Layout | None = None, types: Mapping[str, str] | None = None)
         **dict.fromkeys(("id", "label", "predicted"), pa.string()),
         "accepted": pa.bool_(),
         "probability": pa.float64(),
+        "audited": pa.bool_(),
         "received_at": moment,
         "labelled_at": moment,
         **dict.fromkeys(("author", "reason", "note", "model"), pa.string()),

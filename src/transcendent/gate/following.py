@@ -17,6 +17,7 @@ from transcendent.gate.model import Model
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
+from transcendent.gate.shadows import Shadow, Shadows
 
 EVERY = 1.0  # seconds between looks at the deployments
 RETRY = 60.0  # seconds until a model that was refused is tried again
@@ -26,7 +27,7 @@ log = structlog.get_logger("transcendent.gate")
 
 
 class Follower:
-    """Lets a service serve the model that the deployments name, as soon as it is loaded.
+    """Lets a service serve the model that the deployments name, as soon as it is loaded, and its shadows.
 
     ``load`` returns the model with a number under this gate's own settings, or raises. ``make`` returns what
     a deployment serves. ``beat`` takes the deployment that is served, the models that are loaded and what is
@@ -42,9 +43,10 @@ class Follower:
         make: Callable[[Deployment, Model], Serving],
         beat: Callable[[int | None, list[int], str | None], None],
         clock: Callable[[], float] = time.monotonic,
+        shadows: Shadows | None = None,
     ) -> None:
         self._engine, self._service, self._load, self._make = engine, service, load, make
-        self._beat, self._clock = beat, clock
+        self._beat, self._clock, self._shadows = beat, clock, shadows
         self._models: dict[int, Model] = {}
         self._refused: dict[int, tuple[str, float]] = {}  # by deployment: why, and until when
         self._loading: Thread | None = None
@@ -78,10 +80,12 @@ class Follower:
             self._take_outcome()
             with self._engine.connect() as connection:
                 plan = needed(connection)
-            wanted = [each for each in (plan.deciding, *plan.others) if each is not None]
+            shadows = [] if self._shadows is None else plan.shadows
+            wanted = [each for each in (plan.deciding, *plan.others, *shadows) if each is not None]
             self._forget(wanted)
             self._serve(plan.deciding)
             self._close_old()
+            self._compare(shadows)
             self._load_next(wanted)
         finally:
             self._beat(self._deployment, sorted(self._models), self.problem)
@@ -139,6 +143,27 @@ class Follower:
         self._old = [each for each in self._old if each not in unused]
         for each in unused:
             each.close()
+
+    def _compare(self, wanted: list[Deployment]) -> None:
+        """Compare with the shadows that are loaded, and with no others."""
+        if self._shadows is None:
+            return
+        known = {each.deployment: each for each in self._shadows.standing}
+        made = [known.get(each.id) or self._shadow(self._shadows, each) for each in wanted]
+        standing = [each for each in made if each is not None]
+        if standing != list(known.values()):
+            self._shadows.replace(standing)
+            log.info("shadows", deployments=[each.deployment for each in standing])
+
+    def _shadow(self, shadows: Shadows, deployment: Deployment) -> Shadow | None:
+        model = self._models.get(deployment.model)
+        if model is None or not self._may_try(deployment):
+            return None
+        try:
+            return Shadow(deployment, model, shadows.secret)
+        except Exception as error:  # of any kind: it must not keep the gate from following
+            self._refuse(deployment, error)
+            return None
 
     def _load_next(self, wanted: list[Deployment]) -> None:
         missing = [each for each in wanted if each.model not in self._models and self._may_try(each)]

@@ -84,6 +84,7 @@ class Metrics:
         self._actions = self._counter(
             "actions", "Labels, skips and undos of analysts.", "action", "author", "label"
         )
+        self._compared = self._counter("shadow_objects", "Objects given to a shadow.", "model", "result")
         for result in ("stored", "failed"):
             self._commits.labels(result)
 
@@ -164,6 +165,15 @@ class Metrics:
     def count_action(self, action: str, author: str, label: str | None = None) -> None:
         """Count a label, a skip or an undo."""
         self._actions.labels(action, author, label or "").inc()
+
+    def expect_shadow(self, model: str) -> None:
+        """Start the counters of a shadow at 0."""
+        self.count_compared(model, dict.fromkeys(("agreed", "disagreed", "undecided", "dropped"), 0))
+
+    def count_compared(self, model: str, results: Mapping[str, int]) -> None:
+        """Count objects that were given to a shadow."""
+        for result, n in results.items():
+            self._compared.labels(model[:_DIGITS], result).inc(n)
 
     def show_model(self, model: str, classes: Sequence[Any], budget: float | None) -> None:
         """Show which model decides, and its budget."""

@@ -19,7 +19,8 @@ from transcendent.gate.traffic import restart_counts
 _EVERY = 0.25  # seconds between looks at the processes
 
 # One promotion at a time is written; models have numbers from 1.
-_LOCK = "SELECT pg_advisory_xact_lock(2, 0)"
+LOCK = "SELECT pg_advisory_xact_lock(2, 0)"
+"""SQL of the lock under which deployments are made that depend on others."""
 _FOLLOWING = """
 SELECT process.id, host, pid, problem, :model = ANY(loaded) AS has_it
 FROM process LEFT JOIN deployment ON deployment.id = process.deployment
@@ -76,7 +77,7 @@ def promote(
     end = time.monotonic() + wait
     while True:
         with engine.begin() as connection:
-            connection.execute(text(_LOCK))
+            connection.execute(text(LOCK))
             _check_unchanged(connection, before)
             given = {"model": model.number, "seconds": LIVE}
             following = connection.execute(text(_FOLLOWING), given).all()
@@ -146,7 +147,7 @@ def rollback(engine: Engine, author: str, reason: str, wait: float) -> Promoted:
 def retire(engine: Engine, model: Known, author: str, reason: str) -> None:
     """Let gates drop a model that is prepared, a shadow, or the one before; refuse the one that decides."""
     with engine.begin() as connection:
-        connection.execute(text(_LOCK))
+        connection.execute(text(LOCK))
         deciding = needed(connection).deciding
         if deciding is not None and deciding.model == model.number:
             raise DeploymentError(f"model {model.digest[:12]} decides: promote another one first.")

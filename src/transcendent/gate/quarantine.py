@@ -1,8 +1,8 @@
 """The quarantine as analysts see it: claim, label, skip, undo.
 
 An item waits, has a label, or is closed. Claiming a waiting item holds it for the time of a lease. After
-that, others may claim it; no cleanup job is needed. Claims come in this order: the audit sample, rejected
-objects (least trusted first), skipped objects.
+that, others may claim it; no cleanup job is needed. Claims come in this order: the audit sample, objects
+drawn because a shadow disagrees, rejected objects (least trusted first), skipped objects.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :secon
 _SHOWN = """
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
-    payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features,
+    payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features, item.rank,
     model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
@@ -245,7 +245,7 @@ class Quarantine:
                 raise ConflictError(
                     f"{state['holder']} holds item {item} until {state['held_until']:%H:%M:%S}."
                 )
-            tier = AUDITED if state["accepted"] else REJECTED
+            tier = AUDITED if state["accepted"] or state["disagreed"] else REJECTED
             _set(connection, item, state=0, tier=tier, skipped_by=None, holder=None)
             written = _write(connection, item, "undo", who, note=note)
         self._acted("undo", who, None)
@@ -356,13 +356,13 @@ def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
     layouts = {digest: Layout.described(features) for digest, features in models}
     for row in rows:
-        item = {name: row[name] for name in row if name not in ("features", "shown", "state")}
+        item = {name: row[name] for name in row if name not in ("features", "shown", "state", "rank")}
         item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
         if row["p_values"] is not None:
             p_values = np.frombuffer(row["p_values"], dtype="<f8").tolist()
             item["p_values"] = dict(zip(map(str, row["classes"]), p_values, strict=True))
         item["context"] = None if row["context"] is None else orjson.loads(row["context"])
-        item["audit"] = row["accepted"]
+        item["audit"] = row["accepted"] and row["rank"] < 1  # others were kept because a shadow disagreed
         item["labelled"], item["closed"] = row["state"] == 1, row["state"] == 2
         layout, encoded = layouts[row["model"]], bytes(row["features"])
         of_item = _scores(layout, encoded, row["shown"]) if layout.scores else _features(layout, encoded)
@@ -406,7 +406,8 @@ def _scores(layout: Layout, encoded: bytes, sent: str | None) -> dict[str, Any]:
 def _locked(connection: Connection, item: int) -> dict[str, Any]:
     # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
-    SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes
+    SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes,
+        EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id) AS disagreed
     FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
     WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()

@@ -28,6 +28,7 @@ from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
 from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
 from transcendent.gate.serving import Serving
+from transcendent.gate.shadows import Answered, Offered, Shadows
 from transcendent.gate.traffic import Counted, Ruling
 from transcendent.monitoring import ObservedDecisions
 from transcendent.tables.bad_rows import find_failing
@@ -69,6 +70,7 @@ class Pending:
     counted: Counted | None = None
     tally: Tally | None = None
     cells: list[int] = field(default_factory=list)
+    offered: Offered | None = None
     error: Exception | None = None
 
 
@@ -76,8 +78,8 @@ class Service:
     """Decides objects with the model that it serves, and stores the rejected ones before it answers.
 
     While ``serving`` is None, all requests are refused, for the reason in ``no_model``. ``observe`` takes a
-    deployment and the cells of its answered objects, for the monitors. New requests are refused while more
-    than ``max_waiting`` bytes wait.
+    deployment and the cells of its answered objects, for the monitors; ``shadows`` compare what was answered.
+    New requests are refused while more than ``max_waiting`` bytes wait.
     """
 
     def __init__(
@@ -90,9 +92,11 @@ class Service:
         max_waiting: int,
         metrics: Metrics | None = None,
         observe: Callable[[int, list[int]], None] | None = None,
+        shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
         self._metrics, self._observe = metrics or Metrics(), observe
+        self._shadows = shadows
         self._lock, self._uses = Lock(), Counter[Serving]()
         self._small: list[Pending] = []
         self._took = math.inf
@@ -325,7 +329,8 @@ class Service:
             given = serving.number, serving.draw, ids, senders, part.rows, decisions, ruling.cutoff
             stored = to_keep(*given, origins=origins, older=serving.older)
             kept += [(whose[i], each) for i, each in stored.items() if places[i] not in ruling.over]
-        start = 0
+        start, answered = 0, Answered(serving, parsed.ids, parsed.origins, ruling)
+        compares = self._shadows is not None and bool(self._shadows.standing)
         for job, end in zip(jobs, ends.tolist(), strict=True):
             problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}
             ids = parsed.ids[start:end]
@@ -334,6 +339,9 @@ class Service:
             )
             outcomes = Counter(map(_OUTCOME, filter(None, answers[start:end])))
             job.tally = Tally(model.digest, outcomes, len(problems))
+            job.offered = None
+            if compares:
+                job.offered = Offered(answered, start, job.sender, job.objects, len(job.body))
             start = end
         for job, each in kept:  # only now: if anything above fails, the requests are answered again
             job.kept.append(each)
@@ -385,6 +393,9 @@ class Service:
             if answered and self._observe is not None and serving.deployment is not None:
                 # Objects without an answer are sent again, and would count twice.
                 self._observe(serving.deployment, [cell for job in own for cell in job.cells])
+            if answered and self._shadows is not None:
+                with suppress(Exception):  # a shadow must not break an answer
+                    self._shadows.offer([job.offered for job in own if job.offered is not None])
             self._release(serving, len(own))
         for job in jobs:
             job.serving = None

@@ -130,7 +130,9 @@ def list_models(connection: Connection) -> list[dict[str, Any]]:
     prepared = [each.model for each in plan.others if each.action == "prepare"]
     listed = []
     for row in connection.execute(text(_LIST)).mappings():
-        state = {"shadow": "shadow", "retire": "retired"}.get(row["action"])
+        state = "retired" if row["action"] == "retire" else None
+        if row["number"] in [each.model for each in plan.shadows]:
+            state = "shadow"
         if row["number"] in prepared:
             state = "prepared"
         if plan.deciding is not None and plan.deciding.model == row["number"]:

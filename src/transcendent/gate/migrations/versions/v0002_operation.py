@@ -376,6 +376,48 @@ ALTER TABLE token ADD CONSTRAINT token_role_check
 """
 
 
+# How the decisions of shadows compare with those that were answered: counts by the process that compared, a
+# number of objects for each pair of outcomes. An outcome is a label, or null if the object is rejected. Where
+# they disagree, the items drawn for a label are rows, which name them by number alone.
+_SHADOWS = """
+INSERT INTO secret VALUES ('shadow', uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+
+CREATE TABLE shadow_counts (
+    active bigint NOT NULL REFERENCES deployment,
+    shadow bigint NOT NULL REFERENCES deployment,
+    hour bigint NOT NULL,
+    process uuid NOT NULL,
+    objects bigint NOT NULL,
+    undecided bigint NOT NULL,
+    dropped bigint NOT NULL,
+    active_outcomes text[] NOT NULL,
+    shadow_outcomes text[] NOT NULL,
+    counts bigint[] NOT NULL,
+    PRIMARY KEY (shadow, active, hour, process)
+);
+
+CREATE TABLE disagreement (
+    item bigint NOT NULL,
+    shadow bigint NOT NULL REFERENCES deployment,
+    active bigint NOT NULL REFERENCES deployment,
+    hour bigint NOT NULL,
+    draw double precision NOT NULL,
+    active_outcome text,
+    shadow_outcome text,
+    PRIMARY KEY (item, shadow)
+);
+CREATE INDEX disagreement_shadow ON disagreement (shadow, active);
+
+-- Whether an accepted object was kept because a shadow disagreed, and not drawn for the audit.
+ALTER TABLE example ADD COLUMN disagreed boolean NOT NULL DEFAULT false;
+"""
+_NO_SHADOWS = """
+ALTER TABLE example DROP COLUMN disagreed;
+DROP TABLE disagreement, shadow_counts;
+DELETE FROM secret WHERE name = 'shadow';
+"""
+
+
 # The item that has waited longest is one step in this index. Objects of one commit have the same time, so
 # that PostgreSQL stores it once for all of them. Created first: it takes longest, and later statements lock
 # tables that requests read.
@@ -385,13 +427,13 @@ _NO_METRICS = "DROP INDEX item_oldest"
 
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_METRICS, _MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS):
+    for sql in (_METRICS, _MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS, _SHADOWS):
         if sql:
             op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents."""
-    for sql in (_NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS, _NO_METRICS):
+    for sql in (_NO_SHADOWS, _NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS, _NO_METRICS):
         if sql:
             op.execute(sql)
