@@ -277,6 +277,7 @@ _NEEDED = {
     "model": ("SELECT", "INSERT"),
     "monitor": ("SELECT", "INSERT", "UPDATE"),
     "month": ("SELECT",),
+    "opinion": ("SELECT", "INSERT"),
     "outside_label": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -286,6 +287,7 @@ _NEEDED = {
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
+    "unconfirmed": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "webhook": ("SELECT", "INSERT", "UPDATE"),
 }
 """Rights that a gate needs. Creating partitions needs the owner's."""

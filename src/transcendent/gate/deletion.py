@@ -51,6 +51,7 @@ WHERE payload.id = ANY(:ids) AND identity.key = {KEY} AND identity.item = payloa
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
+    "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
     "payloads": "DELETE FROM payload WHERE id = ANY(:ids)",
     "examples": "DELETE FROM example WHERE id = ANY(:ids)",
