@@ -125,7 +125,7 @@ def story(rows: int) -> None:
     with serving(f"transcendent gate serve objects.transcendent {trust}") as address:
         send(address, later[:half])
         label(address, truth)
-    run(f"transcendent gate learn objects.toml {trust}")
+    run(f"transcendent gate learn objects.toml --artifact objects.transcendent {trust}")
     run("transcendent gate quarantine export --out labelled.parquet")
     run(f"transcendent learn objects.toml --labels labelled.parquet {trust} --out by-file.transcendent")
     with serving(f"transcendent gate serve objects-learnt.transcendent {trust}") as address:

@@ -75,7 +75,7 @@ def drop_all(engine):
                 connection.execute(text(f"DROP TABLE {partition(table, month)}"))
         for table in (
             *("identity", "example", "unswept", "remark"),
-            *("context_key", "context_field", "deletion"),
+            *("context_key", "context_field", "deletion", "unconfirmed"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger
@@ -137,7 +137,7 @@ def engine(shared_database):
     with engine.begin() as connection:
         for table in (
             *("disagreement", "shadow_counts"),
-            *("alarm", "monitor", "minute_counts", "process", "deployment", "artifact"),
+            *("alarm", "monitor", "minute_counts", "process", "deployment", "artifact", "learning"),
             *("sender_day", "ranks", "cutoff", "model", "token"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))

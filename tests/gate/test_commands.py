@@ -223,10 +223,11 @@ def test_an_artifact_learns_what_the_quarantine_holds(run, given, own_engine, pr
     fitted = read("objects.toml").fit()
     fitted.save("objects.transcendent")
     model = Model(fitted.rejector, "d" * 64, Layout(12), fitted.rejector.classes_.tolist(), {})
+    file = ("--artifact", "objects.transcendent")
     ids, number = [str(i) for i in range(480, 600)], register(own_engine, model)
     decisions = fitted.rejector.decide(frame[480:])
     keep(own_engine, list(to_keep(number, Draw(b"", 1), ids, ids, X[480:], decisions).values()))
-    assert "no object in the quarantine has a label" in run("learn", "objects.toml", code=4).stderr
+    assert "no object in the quarantine has a label" in run("learn", "objects.toml", *file, code=4).stderr
     other = register(own_engine, replace(model, digest="e" * 64, layout=Layout(3)))
     kept = to_keep(other, Draw(b"", 1), ["599"], ["x"], X[599:, :3], decisions[-1:])
     keep(own_engine, list(kept.values()))
@@ -236,10 +237,10 @@ def test_an_artifact_learns_what_the_quarantine_holds(run, given, own_engine, pr
         quarantine.resolve("ann", item["id"], "unclear" if row > 590 else y[row])
     trusted = ["sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"]
     trust = [word for name in trusted for word in ("--trust", name)]
-    assert "--model eeeeeeeeeeee" in run("learn", "objects.toml", *trust, code=4).stderr
-    said = run("learn", "objects.toml", "--model", "fff", code=4).stderr
+    assert "--model eeeeeeeeeeee" in run("learn", "objects.toml", *file, *trust, code=4).stderr
+    said = run("learn", "objects.toml", *file, "--model", "fff", code=4).stderr
     assert "no object in the quarantine that a model 'fff' decided has a label yet." in said
-    found = json.loads(run("learn", "objects.toml", "--model", "ddd", *trust, "--json").stdout)
+    found = json.loads(run("learn", "objects.toml", *file, "--model", "ddd", *trust, "--json").stdout)
     assert found["learnt"] == 91
     assert found["left_out"] == {"label 'unclear' is not a class": 9, "row of the fit": 20}
     by_hand = fitted.rejector.learn(frame[:591], y[:591])

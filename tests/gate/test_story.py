@@ -19,6 +19,7 @@ from transcendent.gate import GateClient
 pytestmark = pytest.mark.slow
 
 N, KNOWN = 600, 450
+LEARN = "transcendent gate learn objects.toml --artifact objects.transcendent"
 
 
 class Shell:
@@ -106,7 +107,7 @@ def test_one_path_from_a_table_to_a_gate_that_has_learnt(shell, serve):
     with GateClient(gate.address, sensor) as client:
         assert client.find(kept[0])[0]["label"] == truth[kept[0]]
 
-    learnt = json.loads(shell(f"transcendent gate learn objects.toml {trust} --json"))
+    learnt = json.loads(shell(f"{LEARN} {trust} --json"))
     assert learnt["learnt"] == (truth[kept] != "unclear").sum()
     shell("transcendent gate quarantine export --out labelled.parquet")
     again = f"learn objects.toml --labels labelled.parquet --out by-file.transcendent {trust} --json"

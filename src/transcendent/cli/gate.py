@@ -6,14 +6,24 @@ from contextlib import contextmanager
 from datetime import UTC, timedelta
 from functools import wraps
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent.cli import console, events, models, options, outputs, retention, shadows, showing, watching
+from transcendent.cli import (
+    console,
+    events,
+    learning,
+    models,
+    options,
+    outputs,
+    retention,
+    shadows,
+    showing,
+    watching,
+)
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +37,6 @@ app = typer.Typer(
 token = typer.Typer(help="Manage tokens: each gives a user access in a role.", no_args_is_help=True)
 quarantine = typer.Typer(help="Show, export and drop objects in the quarantine.", no_args_is_help=True)
 Days = Annotated[float | None, Option(help="Days after which the new token expires.")]
-OfModel = Annotated[
-    str, Option(metavar="DIGEST", help="Only objects that this model decided; the first digits suffice.")
-]
 _MODULES = (
     "sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client",
 )  # fmt: skip
@@ -104,35 +111,8 @@ def serve(
     start(read_settings(**given, trusted=trust or None, tokens="none" if no_tokens else None))
 
 
-@_command(app)
-def learn(
-    toml: options.Toml,
-    artifact: options.ArtifactToLearn = None,
-    out: options.LearntArtifact = None,
-    what: options.What = "judge",
-    model: OfModel = "",
-    database: Database = None,
-    trust: Trust = None,
-    public_key: options.PublicKey = None,
-    strict: options.Strict = False,
-    signing_key: options.SigningKey = None,
-    as_json: AsJson = False,
-    _quiet: options.Quiet = False,
-) -> None:
-    """Let an artifact learn from the labels in the quarantine, as 'transcendent learn' from a file."""
-    from transcendent.cli.artifacts import access_of
-    from transcendent.cli.experiments import learn_from
-    from transcendent.gate.export import export_labelled
-
-    access = access_of(trust, public_key, strict)
-    with TemporaryDirectory() as folder:
-        labels = Path(folder, "labelled.parquet")
-        with _engine(database) as engine:
-            n = export_labelled(engine, labels, model=model)
-        if not n:
-            decided = f" that a model {model!r:.80} decided" if model else ""
-            raise ValueError(f"no object in the quarantine{decided} has a label yet.")
-        learn_from(labels, toml, artifact, out, what, access, signing_key, as_json)
+_command(app)(learning.learn)
+_command(models.group)(learning.report)
 
 
 @_command(app)
@@ -263,12 +243,18 @@ def show_quarantine(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the items, or show one."""
+    """Count the items, or show one; with second opinions, also how analysts agree."""
+    from transcendent.gate.database import opened
     from transcendent.gate.quarantine import Quarantine
+    from transcendent.gate.settings import read_settings
 
-    with _engine(database) as engine:
+    settings = read_settings(database=database)
+    with opened(settings.database.get_secret_value()) as engine:
         found = Quarantine(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
+        if settings.opinions > 1:
+            with engine.connect() as connection:
+                shown |= learning.opinions_in(connection, item)
     lists = ("history", "outside")
     lines = showing.lines(**{name: value for name, value in shown.items() if name not in lists})
     history = [_line(each) for each in shown.get("history", [])]
@@ -284,15 +270,20 @@ def _line(action: dict[str, Any]) -> str:
 @_command(quarantine, "export")
 def export_quarantine(
     out: Annotated[Path, options.out("The Parquet file to write.")],
-    model: OfModel = "",
+    model: learning.OfModel = "",
     since: Annotated[
         str | None, Option(help="Only objects labelled at this time or later, such as 2026-11-01 (UTC).")
     ] = None,
+    teach: Annotated[
+        bool, Option("--teach", help="Only labels that may teach: with second opinions, agreed ones.")
+    ] = False,
     database: Database = None,
 ) -> None:
     """Write labelled objects as Parquet, to learn from."""
     from transcendent._utils.dates import as_moment
+    from transcendent.gate.database import opened
     from transcendent.gate.export import export_labelled
+    from transcendent.gate.settings import read_settings
 
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: must end in .parquet.")
@@ -300,9 +291,15 @@ def export_quarantine(
         start = None if since is None else as_moment(since)
     except ValueError as error:
         raise UsageError(f"--since: {error}") from None
-    with _engine(database) as engine, outputs.writing(out):
-        n = export_labelled(engine, out, model=model, since=start)
+    settings = read_settings(database=database)
+    opinions = settings.opinions if teach else 1
+    if start is not None and opinions > 1:
+        raise UsageError("--since cannot be combined with --teach: analysts agree later than they label.")
+    with opened(settings.database.get_secret_value()) as engine, outputs.writing(out):
+        n = export_labelled(engine, out, model=model, since=start, opinions=opinions)
     console.say(f"{n:,} labelled objects written to {out}")
+    if settings.opinions > opinions:
+        console.say("note: not all of them may teach: --teach writes those that two analysts agree on.")
 
 
 @_command(quarantine, "close")

@@ -34,6 +34,7 @@ from transcendent.gate.metrics import Metrics
 from transcendent.gate.minutes import EVERY as FLUSHES
 from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
+from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.processes import EVERY, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
@@ -141,7 +142,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         shadows=shadows,
     )
     app.state.service, app.state.engine = service, engine
-    app.state.quarantine = Quarantine(
+    kind = Quarantine if settings.opinions == 1 else SecondOpinions
+    app.state.quarantine = kind(
         engine, settings.lease, settings.labels, settings.max_held, metrics.count_action
     )
     app.state.events = Events(engine, settings.event_context)

@@ -132,14 +132,17 @@ class GateClient:
         """Count the items that wait, are held, have labels and are closed, and the objects over a cap."""
         return self._get("/v1/quarantine")
 
-    def claim(self, count: int = 1, *, skipped: bool = False) -> dict[str, Any]:
+    def claim(self, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> dict[str, Any]:
         """Hold up to ``count`` items; those that you have skipped only if ``skipped``.
+
+        With ``opinions``, hold items that others have labelled, to give a second opinion.
 
         The answer has these ``items``, and in ``room`` the number of further items that you may hold: at 0,
         label, skip or release some first. If there are fewer items than requested, ``held`` is the number
         that others hold, and ``next_free`` is when the first of those leases ends.
         """
-        return self._post("/v1/quarantine/claim", {"count": count, "skipped": skipped})
+        given = {"count": count, "skipped": skipped} | ({"opinions": True} if opinions else {})
+        return self._post("/v1/quarantine/claim", given)
 
     def held(self) -> list[dict[str, Any]]:
         """Return the items that you hold."""
@@ -184,13 +187,15 @@ class GateClient:
                 return []
             raise
 
-    def labelled(self, *, model: str = "", since: str | None = None) -> bytes:
+    def labelled(self, *, model: str = "", since: str | None = None, teach: bool = False) -> bytes:
         """Return labelled objects as the bytes of a Parquet file, for `read_labelled`.
 
         ``model`` is the digest of a model, or how it begins; by default all, if their columns are equal.
-        ``since`` is an ISO date or time: only objects labelled then or later are returned.
+        ``since`` is an ISO date or time: only objects labelled then or later are returned. With ``teach``,
+        those whose label may teach: if the gate wants second opinions, the ones that two analysts agree on.
         """
         given = {"model": model} | ({} if since is None else {"since": since})
+        given |= {"teach": "true"} if teach else {}
         return bytes(self._request("GET", "/v1/labelled", params=given).content)
 
     def label(

@@ -278,6 +278,7 @@ _NEEDED = {
     "model": ("SELECT", "INSERT"),
     "monitor": ("SELECT", "INSERT", "UPDATE"),
     "month": ("SELECT",),
+    "opinion": ("SELECT", "INSERT"),
     "outside_label": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -288,6 +289,7 @@ _NEEDED = {
     "shadow_counts": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
+    "unconfirmed": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "webhook": ("SELECT", "INSERT", "UPDATE"),
 }
 """Rights that a gate needs. Creating partitions needs the owner's."""

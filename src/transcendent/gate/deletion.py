@@ -52,6 +52,7 @@ _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
+    "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
     "payloads": "DELETE FROM payload WHERE id = ANY(:ids)",
     "examples": "DELETE FROM example WHERE id = ANY(:ids)",

@@ -27,22 +27,25 @@ _SOURCES = (
     WHERE item.state = 1)""",
 )
 # An accepted object with a rank of 1 or more was kept because a shadow disagreed: it is not of the audit.
+# The types in the fit may differ: numbers are numbers.
+_SAME_COLUMNS = """(CAST(:columns AS jsonb) IS NULL
+    OR model.features - 'dtypes' = CAST(:columns AS jsonb) - 'dtypes')"""
 # The label of an item is its last action; `state` is 1 only if that is a label. LATERAL finds each with one
 # step in the index `label_item`; a window over all labels would sort them.
-_LABELLED = """
+_LABELLED = f"""
 SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
     kept.accepted AND NOT kept.disagreed AND outside.source IS NULL AS audited,
     kept.received_at, last.written_at AS labelled_at, last.author, last.reason, remark.note, outside.source,
     model.digest AS model, model.features->'count' AS width, kept.id AS item,
     kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
-FROM {} AS kept JOIN model ON model.id = kept.model
+FROM {{}} AS kept JOIN model ON model.id = kept.model
 JOIN LATERAL (SELECT * FROM label WHERE label.item = kept.id ORDER BY label.id DESC LIMIT 1) AS last ON true
 LEFT JOIN remark ON remark.label = last.id LEFT JOIN outside_label AS outside ON outside.action = last.id
-WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
+WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY kept.id
 """
 # The last label of another system, if it is to teach and analysts have not labelled the item.
-_OUTSIDE = """
+_OUTSIDE = f"""
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
     false AS audited, item.received_at, last.written_at AS labelled_at, last.author, last.reason,
     NULL AS note, last.source,
@@ -50,11 +53,11 @@ SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
 JOIN item ON item.id = last.item JOIN payload ON payload.id = last.item JOIN model ON model.id = item.model
-WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model)
+WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
 """
-_MODELS = """
-SELECT digest, features FROM model WHERE starts_with(digest, :model)
+_MODELS = f"""
+SELECT digest, features FROM model WHERE starts_with(digest, :model) AND {_SAME_COLUMNS}
     AND (EXISTS (SELECT FROM item WHERE item.model = model.id AND item.state = 1)
         OR EXISTS (SELECT FROM example WHERE example.model = model.id)
         OR model.id IN (
@@ -191,16 +194,27 @@ def schema(layout: Layout | None = None, types: Mapping[str, str] | None = None)
     return pa.schema({**features, **added}, metadata={_METADATA: description})
 
 
-def export_labelled(engine: Any, target: Any, *, model: str = "", since: datetime | None = None) -> int:
+def export_labelled(
+    engine: Any,
+    target: Any,
+    *,
+    model: str = "",
+    since: datetime | None = None,
+    columns: dict[str, Any] | None = None,
+    opinions: int = 1,
+) -> int:
     """Write labelled objects to a path or a file as Parquet, and return their number.
 
     ``model`` is a digest, or how it begins: only objects that this model decided are written. Models with
-    different columns cannot be written together. With ``since``, only objects labelled then or later are.
+    different columns cannot be written together; ``columns``, the description of a layout, leaves out those
+    with others. With ``since``, only objects labelled then or later are. With ``opinions=2``, only objects
+    on whose label two analysts agree are, with that label.
     """
     fractions: set[str] = set()
+    wanted = {"model": model, "since": since, "columns": None if columns is None else json.dumps(columns)}
     while True:
         try:
-            return _export(engine, target, {"model": model, "since": since}, fractions)
+            return _export(engine, target, wanted, fractions, opinions)
         except _FractionError as error:  # write the file again, with this column as fractions
             fractions.add(str(error))
             if hasattr(target, "truncate"):
@@ -208,10 +222,12 @@ def export_labelled(engine: Any, target: Any, *, model: str = "", since: datetim
                 target.truncate()
 
 
-def _export(engine: Any, target: Any, wanted: dict[str, Any], fractions: set[str]) -> int:
+def _export(engine: Any, target: Any, wanted: dict[str, Any], fractions: set[str], opinions: int) -> int:
     from sqlalchemy import text
 
     pa, pq = extra("pyarrow", "gate"), extra("pyarrow.parquet", "gate")
+    # Labels that are only recorded are the opinion of one system alone.
+    sources = [*map(_LABELLED.format, _SOURCES), *([_OUTSIDE] if opinions == 1 else [])]
     options = {"yield_per": _ROWS, "isolation_level": "REPEATABLE READ"}  # the models are those of all rows
     with engine.connect().execution_options(**options) as connection:
         models = connection.execute(text(_MODELS), wanted).mappings().all()
@@ -221,15 +237,25 @@ def _export(engine: Any, target: Any, wanted: dict[str, Any], fractions: set[str
         written = 0
         with pq.ParquetWriter(target, columns) as writer:
             for part in chain.from_iterable(
-                connection.execute(text(sql), wanted).mappings().partitions(at_once)
-                for sql in (*map(_LABELLED.format, _SOURCES), _OUTSIDE)
+                connection.execute(text(sql), wanted).mappings().partitions(at_once) for sql in sources
             ):
+                if opinions > 1 and not (part := _agreed(connection, part)):
+                    continue
                 rows = {f"gate_{name}": [row[name] for row in part] for name in part[0]}
                 rows |= _features(layout, map(bytes, rows["gate_encoded"]), columns)
                 arrays = [pa.array(rows[each.name], each.type) for each in columns]
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=columns))
                 written += len(part)
     return written
+
+
+def _agreed(connection: Any, part: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the objects on whose label two analysts agree, with that label."""
+    from transcendent.gate.opinions import opinions_on
+
+    said = opinions_on(connection, [row["item"] for row in part])
+    agreed = [(row, said[row["item"]].agreed) for row in part]
+    return [{**row, "label": label} for row, label in agreed if label is not None]
 
 
 def _common_layout(models: Sequence[Mapping[str, Any]]) -> Layout:

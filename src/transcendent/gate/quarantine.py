@@ -153,8 +153,10 @@ class Quarantine:
         self._acted = acted
         self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
-    def claim(self, who: str, count: int = 1, *, skipped: bool = False) -> Claimed:
+    def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
         """Hold up to ``count`` free items; those that the analyst has skipped only if ``skipped``."""
+        if opinions:
+            raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
             room = self._room(connection, who, count)
             given = {"who": who, "count": min(count, room), "skipped": skipped}
@@ -251,28 +253,39 @@ class Quarantine:
         self._acted("undo", who, None)
         return written
 
-    def show(self, item: int) -> dict[str, Any]:
-        """Return an item with its features and the history of its labels."""
+    def show(self, item: int, who: str | None = None) -> dict[str, Any]:
+        """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
             found = _shown(connection, [item])
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
             outside = connection.execute(text(_OUTSIDE), {"item": item}).mappings()
-            return {**found[0], "history": list(map(dict, history)), "outside": list(map(dict, outside))}
+            shown = {"history": list(map(dict, history)), "outside": list(map(dict, outside))}
+            if self._hidden_from(connection, who, [item]):
+                shown = {name: [row for row in rows if row["author"] == who] for name, rows in shown.items()}
+            return {**found[0], **shown}
 
-    def find(self, object_id: str, sender: str | None = None) -> list[dict[str, Any]]:
+    def _hidden_from(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
+        """Return the items whose labels by others an analyst must not see."""
+        return set()
+
+    def find(self, object_id: str, sender: str | None = None, who: str | None = None) -> list[dict[str, Any]]:
         """Return what became of the objects with an id, latest first: all of them, or those of a sender.
 
-        A sender does not learn the numbers of items, whose gaps would show the audit.
+        A sender does not learn the numbers of items, whose gaps would show the audit. ``who`` is an analyst
+        who may not see all labels.
         """
         with self._engine.connect() as connection:
             connection.execute(text(_BY_INDEX))
             given = {"object": object_id, "sender": sender, "limit": MAX_CLAIMED}
             rows = connection.execute(text(_FOUND), given).mappings().all()
+            hidden = self._hidden_from(connection, who, [row["item"] for row in rows])
         found = []
         for row in rows:
             each = {name: row[name] for name in row if name not in ("state", "is_held")}
+            if row["item"] in hidden:
+                each["label"] = None
             waits = "held" if row["is_held"] else "waiting"
             each["state"] = (waits, "labelled", "closed")[row["state"]]
             found.append(each if sender is None else {**each, "item": None})

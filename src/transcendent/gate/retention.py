@@ -121,6 +121,7 @@ def sweep(engine: Engine) -> int:
         connection.execute(text(_ONE_SWEEP))
         for table in ("remark", "context_key"):
             connection.execute(text(_LEFT_BEHIND.format(table)))
+        connection.execute(text(f"DELETE FROM unconfirmed WHERE item < {FIRST_KEPT}"))
         connection.execute(text("DELETE FROM unswept WHERE month = ANY(:months)"), {"months": months})
     return swept
 

@@ -188,7 +188,9 @@ def count(quarantine: Items, _: Who) -> Any:
 @router.post("/v1/quarantine/claim", response_model=wire.ClaimedItems)
 def claim(quarantine: Items, caller: Who, asked: wire.Claim) -> Any:
     """Hold free items for the time of a lease."""
-    return quarantine.claim(caller.name, asked.count, skipped=asked.skipped)._asdict()
+    return quarantine.claim(
+        caller.name, asked.count, skipped=asked.skipped, opinions=asked.opinions
+    )._asdict()
 
 
 @router.get("/v1/quarantine/held", response_model=list[wire.Item])
@@ -210,9 +212,9 @@ def release(quarantine: Items, caller: Who, asked: wire.Items) -> Any:
 
 
 @router.get("/v1/quarantine/{item}", response_model=wire.ShownItem)
-def show(quarantine: Items, _: Who, item: wire.ItemId) -> Any:
+def show(quarantine: Items, caller: Who, item: wire.ItemId) -> Any:
     """Show an item, its features and its history."""
-    return quarantine.show(item)
+    return quarantine.show(item, None if caller.role == "operator" else caller.name)
 
 
 @router.post("/v1/quarantine/{item}/resolve", response_model=wire.Action)
@@ -236,7 +238,8 @@ def undo(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Undo) ->
 @router.get("/v1/objects/{object_id:path}", response_model=list[wire.KeptObject])
 def find(quarantine: Items, caller: Who, object_id: wire.ObjectId) -> Any:
     """Show what became of an object: of the caller's own for clients, of any sender's for others."""
-    if found := quarantine.find(object_id, caller.name if caller.role == "client" else None):
+    sender, analyst = (caller.name if caller.role == role else None for role in ("client", "analyst"))
+    if found := quarantine.find(object_id, sender, analyst):
         return found
     raise HTTPException(404, "no object with this id is kept: accepted objects are not, nor are old ones.")
 
@@ -263,15 +266,23 @@ def events(
 
 @router.get("/v1/labelled", response_class=StreamingResponse)
 def labelled(
-    request: Request, _: Who, model: wire.Digest = "", since: wire.Moment | None = None
+    request: Request,
+    _: Who,
+    model: wire.Digest = "",
+    since: wire.Moment | None = None,
+    teach: bool = False,
 ) -> StreamingResponse:
     """Return labelled objects as a Parquet file: those of a model, or of all if their columns are equal.
 
-    With ``since``, only those labelled at a date or time, or later.
+    With ``since``, only those labelled at a date or time, or later. With ``teach``, only those whose label
+    may teach.
     """
+    opinions = request.app.state.settings.opinions if teach else 1
+    if since is not None and opinions > 1:
+        raise HTTPException(422, "with second opinions, send either teach or since: agreement comes later.")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - deleted with the last reference to it
     try:
-        export_labelled(request.app.state.engine, file, model=model, since=since)
+        export_labelled(request.app.state.engine, file, model=model, since=since, opinions=opinions)
     except ColumnsDifferError as error:
         raise HTTPException(422, str(error)) from None
     size = file.seek(0, os.SEEK_END)

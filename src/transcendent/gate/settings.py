@@ -89,6 +89,13 @@ class GateSettings(BaseSettings):
         description="Largest acceptable share of wrong answers among the accepted ones; without it, no alarm "
         "of harm.",
     )
+    opinions: int = Field(
+        1,
+        ge=1,
+        le=2,
+        description="Analysts who must agree before a label teaches; 2: [second opinions]"
+        "(operation.md#second-opinions).",
+    )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")

@@ -23,6 +23,7 @@ from transcendent.gate.deployments import (
     MAX_SHADOWS,
     Deployment,
     DeploymentError,
+    Needed,
     ShadowSettings,
     deploy,
     needed,
@@ -369,11 +370,16 @@ def shadow(engine: Engine, model: Known, settings: Mapping[str, Any], author: st
         plan = needed(connection)
         if plan.deciding is not None and plan.deciding.model == model.number:
             raise DeploymentError(f"model {model.digest[:12]} decides: it cannot be its own shadow.")
-        if sum(each.model != model.number for each in plan.shadows) >= MAX_SHADOWS:
-            raise DeploymentError(
-                f"there are {MAX_SHADOWS} shadows already: retire one with 'transcendent gate model retire'."
-            )
+        check_room(plan, model.number)
         return deploy(connection, model.number, "shadow", dict(settings), author, reason)
+
+
+def check_room(plan: Needed, model: int | None = None) -> None:
+    """Raise if there are too many shadows for another one, unless it is a shadow already."""
+    if sum(each.model != model for each in plan.shadows) >= MAX_SHADOWS:
+        raise DeploymentError(
+            f"there are {MAX_SHADOWS} shadows already: retire one with 'transcendent gate model retire'."
+        )
 
 
 def shadow_secret(engine: Engine) -> bytes:

@@ -4,7 +4,8 @@ They are in the database, not in a folder, so that all hosts have them, one back
 missing when its deployment is committed.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -85,29 +86,53 @@ def add(
 
 def load_stored(engine: Engine, number: int, trusted: Collection[str], public_key: Path | None) -> Model:
     """Load a model from the database under a gate's own settings; raise `ArtifactError` if it is refused."""
+    with stored_file(engine, number) as stored:
+        return _load(stored.path, stored.short, trusted, public_key, stored.digest)
+
+
+class StoredFile(NamedTuple):
+    """An artifact of the database in a temporary file, and the digest that it should have."""
+
+    path: Path
+    digest: str
+
+    @property
+    def short(self) -> str:
+        """What errors call it."""
+        return f"model {self.digest[:12]}"
+
+
+@contextmanager
+def stored_file(engine: Engine, number: int) -> Iterator[StoredFile]:
+    """Write the artifact of a model to a temporary file; nothing about it is checked yet."""
     with engine.connect() as connection:
         found = connection.execute(text(_SIZE), {"model": number}).one()
-    short = f"model {found.digest[:12]}"
-    if found.size is None:
-        raise ArtifactError(f"{short} has no artifact: add it with 'transcendent gate model add'.")
-    if found.size > MAX_BYTES:
-        raise ArtifactError(f"{short} has {found.size >> 20:,} MB, more than {MAX_BYTES >> 20}.")
     with TemporaryDirectory() as folder:  # which only this user may enter
-        path = Path(folder, "artifact")
-        with path.open("wb") as file:
+        stored = StoredFile(Path(folder, "artifact"), found.digest)
+        if found.size is None:
+            raise ArtifactError(f"{stored.short} has no artifact: add it with 'transcendent gate model add'.")
+        if found.size > MAX_BYTES:
+            raise ArtifactError(f"{stored.short} has {found.size >> 20:,} MB, more than {MAX_BYTES >> 20}.")
+        with stored.path.open("wb") as file:
             for start in range(1, found.size + 1, _PART):
                 given = {"model": number, "start": start, "size": _PART}
                 with engine.connect() as connection:
                     file.write(connection.execute(text(_READ), given).scalar_one())
-        return _load(path, short, trusted, public_key, found.digest)
+        yield stored
 
 
 def _load(
     path: Path, shown: Any, trusted: Collection[str], public_key: Path | None, digest: str | None = None
 ) -> Model:
-    """Load a model from a temporary file; errors name ``shown`` in its place."""
-    try:
+    with shown_as(path, shown):
         return load_model(path, trusted, public_key, digest)
+
+
+@contextmanager
+def shown_as(path: Path, shown: Any) -> Iterator[None]:
+    """Let errors about a temporary file name ``shown`` in its place."""
+    try:
+        yield
     except ArtifactError as error:
         raise type(error)(str(error).replace(str(path), str(shown))) from None
 

@@ -123,10 +123,14 @@ class ProblemDetails(BaseModel):
 
 
 class Claim(Message):
-    """The number of items to claim, and whether to include those that the caller has skipped."""
+    """The number of items to claim, and whether to include those that the caller has skipped.
+
+    With ``opinions``, items that have a label and want the opinion of another analyst.
+    """
 
     count: int = Field(1, ge=1, le=MAX_CLAIMED)
     skipped: bool = False
+    opinions: bool = False
 
 
 class Items(Message):

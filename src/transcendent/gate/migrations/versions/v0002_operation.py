@@ -418,6 +418,74 @@ DELETE FROM secret WHERE name = 'shadow';
 """
 
 
+# What each model was taught is stored as a whole: labels that were undone since, or committed late, are then
+# found by comparison, which the number of the last label would not tell.
+#
+# `unconfirmed` is the queue of items with a label that may want another opinion. A trigger fills it, so that
+# it is complete whatever version or setting the gates have that write labels. Items are held there, since an
+# item that has a label is held by nobody.
+_LOOP = """
+CREATE TABLE learning (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    base integer NOT NULL REFERENCES model,
+    model integer NOT NULL REFERENCES model,
+    what text NOT NULL,
+    items bigint[] NOT NULL,
+    labels text[] NOT NULL,
+    report jsonb NOT NULL,
+    author text NOT NULL,
+    learnt_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- `after` is the last action of the item's history when the opinion was given. `author` is the analyst whose
+-- opinion it is, and `writer` who wrote the row: an operator may take back the opinion of another.
+CREATE TABLE opinion (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    item bigint NOT NULL,
+    after bigint NOT NULL,
+    action text NOT NULL CHECK (action IN ('opinion', 'skip', 'undo')),
+    label text,
+    author text NOT NULL,
+    writer text NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT now(),
+    CHECK ((action = 'opinion') = (label IS NOT NULL))
+);
+CREATE INDEX opinion_item ON opinion (item, id);
+CREATE TRIGGER opinion_only_grows BEFORE UPDATE OR DELETE ON opinion
+    FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER opinion_only_grows_whole BEFORE TRUNCATE ON opinion
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE TABLE unconfirmed (
+    item bigint PRIMARY KEY,
+    holder text,
+    held_until timestamptz
+);
+
+CREATE FUNCTION want_opinion() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER AS $$ BEGIN
+    DELETE FROM unconfirmed USING added WHERE unconfirmed.item = added.item AND action <> 'label';
+    INSERT INTO unconfirmed (item) SELECT DISTINCT item FROM added WHERE action = 'label'
+    ON CONFLICT (item) DO UPDATE SET item = excluded.item;  -- waits for a claim that is deleting the row
+    RETURN NULL;
+END $$;
+CREATE TRIGGER want_opinion AFTER INSERT ON label REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION want_opinion();
+DO $$ BEGIN
+    EXECUTE 'ALTER FUNCTION want_opinion SET search_path = ' || quote_ident(current_schema()) || ', pg_temp';
+END $$;
+
+INSERT INTO unconfirmed (item) SELECT item FROM (
+    SELECT DISTINCT ON (item) item, action FROM label ORDER BY item, id DESC
+) AS last WHERE action = 'label';
+"""
+_NO_LOOP = """
+DROP TRIGGER want_opinion ON label;
+DROP FUNCTION want_opinion;
+DROP TABLE unconfirmed, opinion, learning;
+"""
+
+
 # The item that has waited longest is one step in this index. Objects of one commit have the same time, so
 # that PostgreSQL stores it once for all of them. Created first: it takes longest, and later statements lock
 # tables that requests read.
@@ -427,13 +495,16 @@ _NO_METRICS = "DROP INDEX item_oldest"
 
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_METRICS, _MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS, _SHADOWS):
+    for sql in (_METRICS, _MODELS, _MONITORS, _EVENTS, _DELETION, _TOKENS, _SHADOWS, _LOOP):
         if sql:
             op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents."""
-    for sql in (_NO_SHADOWS, _NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS, _NO_METRICS):
+    for sql in (
+        *(_NO_LOOP, _NO_SHADOWS, _NO_TOKENS, _NO_DELETION, _NO_EVENTS, _NO_MONITORS, _NO_MODELS),
+        _NO_METRICS,
+    ):
         if sql:
             op.execute(sql)

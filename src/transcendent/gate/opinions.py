@@ -1,0 +1,322 @@
+"""Second opinions: with ``opinions = 2``, labels teach only once two analysts agree.
+
+The label of an item is the first opinion. Other analysts give further ones, without seeing it: a second, and
+a third if the first two differ. The label that two of them share is taught, if there is one. The label of
+the item stays what it is: the audit, the history and events know nothing of opinions.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, text
+
+from transcendent.gate.quarantine import (
+    MAX_CLAIMED,
+    Claimed,
+    ConflictError,
+    LabelError,
+    Quarantine,
+    _last,
+    _locked,
+    _shown,
+)
+
+_MOST = 3
+
+# The newest opinion of each analyst stands, unless they have labelled the item themselves since.
+_STANDING = """
+SELECT newest.* FROM (
+    SELECT DISTINCT ON (item, author) * FROM opinion WHERE {} ORDER BY item, author, id DESC
+) AS newest
+WHERE action <> 'undo' AND NOT EXISTS (
+    SELECT FROM label WHERE label.item = newest.item AND label.author = newest.author
+        AND label.action = 'label' AND label.id > newest.after
+)
+"""
+_OF_ITEMS = f"SELECT * FROM ({_STANDING.format('item = ANY(:items)')}) AS standing ORDER BY id"
+# A label of another system is an opinion of its source, if it is to teach.
+_OWN = """
+SELECT chosen.item, last.id, last.label, last.author, outside.source, outside.teach
+FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
+JOIN LATERAL (SELECT * FROM label WHERE label.item = chosen.item ORDER BY id DESC LIMIT 1) AS last ON true
+LEFT JOIN outside_label AS outside ON outside.action = last.id WHERE last.action = 'label'
+"""
+# Analysts give one opinion on an item, and none on their own label.
+_WANTED = f"""
+SELECT unconfirmed.item FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND item.state = 1
+WHERE unconfirmed.item > :after
+    AND (unconfirmed.held_until IS NULL OR unconfirmed.held_until <= now())
+    AND :who <> (SELECT author FROM label WHERE label.item = unconfirmed.item ORDER BY id DESC LIMIT 1)
+    AND NOT EXISTS ({_STANDING.format("opinion.item = unconfirmed.item AND opinion.author = :who")})
+ORDER BY unconfirmed.item LIMIT :count FOR UPDATE OF unconfirmed SKIP LOCKED
+"""
+_HOLD = """
+UPDATE unconfirmed SET holder = :who, held_until = now() + make_interval(secs => :seconds)
+WHERE item = ANY(:items)
+"""
+_GIVE_BACK = "UPDATE unconfirmed SET holder = NULL, held_until = NULL WHERE item = ANY(:items)"
+_HELD_BY = "SELECT item FROM unconfirmed WHERE holder = :who {} ORDER BY item FOR UPDATE"
+_HELD_BY_OTHERS = """
+SELECT count(*), min(held_until) FROM unconfirmed WHERE holder <> :who AND held_until > now()
+"""
+_SETTLED = "DELETE FROM unconfirmed WHERE item = ANY(:items)"
+_WANT = """
+INSERT INTO unconfirmed AS known (item) VALUES (:item) ON CONFLICT (item) DO UPDATE
+SET holder = nullif(known.holder, :author),
+    held_until = CASE WHEN known.holder <> :author THEN known.held_until END
+"""
+_WRITE = """
+INSERT INTO opinion (item, after, action, label, author, writer)
+VALUES (:item, :after, :action, :label, :author, :writer)
+RETURNING id, action, label, NULL AS reason, NULL AS note, writer AS author, written_at
+"""
+_WITH_OPINIONS = "SELECT DISTINCT item FROM opinion WHERE item > :after ORDER BY item LIMIT 5000"
+_WAITING = """
+SELECT count(*) FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND item.state = 1
+"""
+
+
+class Opinions(NamedTuple):
+    """What analysts say about an item: its own label, None if it has none, and others in their order.
+
+    If not ``teaches``, the label is that of another system, which is not to be taught.
+    """
+
+    own: str | None
+    others: tuple[str, ...] = ()
+    teaches: bool = True
+
+    @property
+    def agreed(self) -> str | None:
+        """The label that two analysts share, if the item has a label at all."""
+        if self.own is None or not self.teaches:
+            return None
+        label, n = Counter((self.own, *self.others)).most_common(1)[0]
+        return label if n > 1 else None
+
+    @property
+    def wants_another(self) -> bool:
+        """Whether another analyst should be asked."""
+        asked = self.own is not None and self.teaches and 1 + len(self.others) < _MOST
+        return asked and self.agreed is None
+
+
+class Agreement(NamedTuple):
+    """How often the first two opinions agree: their number, the share, and Cohen's kappa.
+
+    The share is None without pairs, and kappa also if all opinions are the same label. ``third`` counts items
+    on which two of three agree, ``none`` those on which three differ, ``wanted`` those that want an opinion.
+    """
+
+    pairs: int
+    share: float | None
+    kappa: float | None
+    third: int
+    none: int
+    wanted: int
+
+
+def opinions_on(connection: Connection, items: Sequence[int]) -> dict[int, Opinions]:
+    """Return the opinions on items that stand; items without a label have an empty one."""
+    given = {"items": list(items)}
+    others: dict[int, list[str]] = {item: [] for item in items}
+    for row in connection.execute(text(_OF_ITEMS), given).mappings().all():
+        if row["action"] == "opinion":
+            others[row["item"]].append(row["label"])
+    own = {row["item"]: row for row in connection.execute(text(_OWN), given).mappings().all()}
+    return {
+        item: Opinions(own[item]["label"], tuple(said), own[item]["teach"] is not False)
+        if item in own
+        else Opinions(None, tuple(said))
+        for item, said in others.items()
+    }
+
+
+def agreement(connection: Connection) -> Agreement:
+    """Return how analysts agree, over all items with two opinions that stand."""
+    pairs, third, none, after = Counter[tuple[str, str]](), 0, 0, -1
+    while items := connection.execute(text(_WITH_OPINIONS), {"after": after}).scalars().all():
+        after = max(items)
+        for each in opinions_on(connection, items).values():
+            if each.own is None or not each.others:
+                continue
+            pairs[each.own, each.others[0]] += 1
+            third += len(each.others) == 2 and each.agreed is not None
+            none += len(each.others) == 2 and each.agreed is None
+    wanted = connection.execute(text(_WAITING)).scalar_one()
+    return Agreement(pairs.total(), *_kappa(pairs), third, none, wanted)
+
+
+def _kappa(pairs: Counter[tuple[str, str]]) -> tuple[float | None, float | None]:
+    """Return the share of equal pairs, and Cohen's kappa: how far it is above what chance would give."""
+    n = pairs.total()
+    if not n:
+        return None, None
+    first, second = Counter[str](), Counter[str]()
+    for (one, other), count in pairs.items():
+        first[one] += count
+        second[other] += count
+    share = sum(count for (one, other), count in pairs.items() if one == other) / n
+    chance = sum(first[label] * second[label] for label in first) / n**2
+    return share, None if chance == 1 else (share - chance) / (1 - chance)
+
+
+class SecondOpinions(Quarantine):
+    """A quarantine whose labelled items are shown to further analysts, for an opinion of their own.
+
+    While an item wants another opinion, analysts see no label of it but their own.
+    """
+
+    def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
+        """Hold up to ``count`` free items or, with ``opinions``, items that want another opinion."""
+        if not opinions:
+            return super().claim(who, count, skipped=skipped)
+        with self._engine.begin() as connection:
+            room = self._room_for_opinions(connection, who, count)
+            items = self._wanted(connection, who, min(count, room))
+            given = {"who": who, "seconds": self._lease, "items": items}
+            connection.execute(text(_HOLD), given)
+            held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
+            return Claimed(_shown(connection, items), held, next_free, room - len(items))
+
+    def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
+        """Return the number of items that an analyst may still hold for an opinion."""
+        # One claim of an analyst at a time, as for other claims.
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:who, 0))"), {"who": who})
+        room = self._max_held - len(self._for_opinions(connection, who))
+        if room < count:
+            expired = self._for_opinions(connection, who, "AND held_until <= now()")
+            connection.execute(text(_GIVE_BACK), {"items": expired})
+            room += len(expired)
+        return max(room, 0)
+
+    def _wanted(self, connection: Connection, who: str, count: int) -> list[int]:
+        """Lock items that want an opinion of this analyst, oldest first, and drop settled ones."""
+        found: list[int] = []
+        after = -1
+        while len(found) < count:
+            given = {"who": who, "count": count - len(found), "after": after}
+            items = list(connection.execute(text(_WANTED), given).scalars())
+            if not items:
+                break
+            after = max(items)
+            said = opinions_on(connection, items)
+            found += [item for item in items if said[item].wants_another]
+            settled = [item for item in items if not said[item].wants_another]
+            connection.execute(text(_SETTLED), {"items": settled})
+        return found
+
+    def _for_opinions(
+        self, connection: Connection, who: str, among: str = "", items: Sequence[int] | None = None
+    ) -> list[int]:
+        if items is not None:
+            among = "AND item = ANY(:items)"
+        sql = text(_HELD_BY.format(among))
+        return list(connection.execute(sql, {"who": who, "items": items}).scalars())
+
+    def held(self, who: str) -> list[dict[str, Any]]:
+        """Return the items that an analyst holds, for a label or for an opinion."""
+        found = super().held(who)
+        with self._engine.begin() as connection:
+            return (found + _shown(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
+
+    def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
+        """Restart the lease of items, by default all that are held; return their ids."""
+        renewed = super().renew(who, items)
+        with self._engine.begin() as connection:
+            more = self._for_opinions(connection, who, items=items)
+            connection.execute(text(_HOLD), {"who": who, "seconds": self._lease, "items": more})
+        return renewed + more
+
+    def release(self, who: str, items: Sequence[int] | None = None) -> list[int]:
+        """Release items, by default all that are held; return their ids."""
+        released = super().release(who, items)
+        with self._engine.begin() as connection:
+            more = self._for_opinions(connection, who, items=items)
+            connection.execute(text(_GIVE_BACK), {"items": more})
+        return released + more
+
+    def resolve(
+        self, who: str, item: int, label: str, *, reason: str | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Label a held item, or give an opinion on it. Repeating the same changes nothing."""
+        with self._engine.begin() as connection:
+            state, last = _locked(connection, item), _last(connection, item)
+            if state["state"] == 1 and last is not None and last["author"] != who:
+                allowed = [*map(str, state["classes"]), *self._labels]
+                if label not in allowed:
+                    raise LabelError(f"{label!r:.80} is not one of the labels {', '.join(allowed):.300}.")
+                if reason or note:
+                    raise LabelError("an opinion is a label alone: send it without reason and note.")
+                return self._opine(connection, who, item, last["id"], label)
+        return super().resolve(who, item, label, reason=reason, note=note)
+
+    def _opine(self, connection: Connection, who: str, item: int, after: int, label: str) -> dict[str, Any]:
+        """Add an opinion. Errors do not tell the label that the item has."""
+        mine = self._opinion_of(connection, who, item)
+        if mine is not None and mine["action"] == "opinion":
+            if mine["label"] == label:
+                return mine
+            raise ConflictError(f"your opinion on item {item} is {mine['label']!r}: undo it first.")
+        if not self._for_opinions(connection, who, items=[item]):
+            raise ConflictError(f"item {item} has a label, and you do not hold it for an opinion.")
+        return self._write_opinion(connection, item, after, "opinion", who, label)
+
+    def skip(
+        self, who: str, item: int, *, reason: str | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Move a held item to the end of the queue, or leave an opinion on it to others."""
+        with self._engine.begin() as connection:
+            _locked(connection, item)
+            last = _last(connection, item)
+            if last is not None and self._for_opinions(connection, who, items=[item]):
+                return self._write_opinion(connection, item, last["id"], "skip", who)
+        return super().skip(who, item, reason=reason, note=note)
+
+    def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
+        """Take back the last label, skip or opinion: the analyst's own unless ``anyone``."""
+        with self._engine.begin() as connection:
+            _locked(connection, item)
+            last, given = _last(connection, item), self._opinion_of(connection, None if anyone else who, item)
+            if given is not None and last is not None:
+                is_later = last["id"] > given["after"] and last["action"] in ("label", "skip")
+                if not (is_later and (anyone or last["author"] == who)):
+                    return self._write_opinion(
+                        connection, item, last["id"], "undo", given["author"], writer=who
+                    )
+        return super().undo(who, item, note=note, anyone=anyone)
+
+    def _opinion_of(self, connection: Connection, who: str | None, item: int) -> dict[str, Any] | None:
+        """Return the last opinion or skip that stands, of one analyst or of anyone."""
+        rows = connection.execute(text(_OF_ITEMS), {"items": [item]}).mappings().all()
+        found = [dict(row) for row in rows if who is None or row["author"] == who]
+        return {**found[-1], "reason": None, "note": None} if found else None
+
+    def _write_opinion(
+        self,
+        connection: Connection,
+        item: int,
+        after: int,
+        action: str,
+        author: str,
+        label: str | None = None,
+        writer: str | None = None,
+    ) -> dict[str, Any]:
+        """Add an opinion, or what was done with it, and put the item into the queue or take it out."""
+        connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
+        given = {"item": item, "after": after, "action": action, "label": label, "author": author}
+        given["writer"] = writer or author
+        written = connection.execute(text(_WRITE), given).mappings().one()
+        if opinions_on(connection, [item])[item].wants_another:
+            connection.execute(text(_WANT), given)
+        else:
+            connection.execute(text(_SETTLED), {"items": [item]})
+        return dict(written)
+
+    def _hidden_from(self, connection: Connection, who: str | None, items: Iterable[int]) -> set[int]:
+        """Return the items that want another opinion."""
+        if who is None:
+            return set()
+        said = opinions_on(connection, list(items))
+        return {item for item, each in said.items() if each.wants_another}
