@@ -3,7 +3,7 @@
 TRANSCENDENT_DATA=... OMP_NUM_THREADS=1 python benchmarks/gate/months.py [--months 24] [--labels 100]
     [--what judge|detector|both] [--seed 0] [--picture docs/images/months.svg]
 
-A LinearSVC with the recommended measure is fitted on the apps of 2012 and served within a budget of 15%. The
+A LinearSVC, judged by one LightGBM, is fitted on the apps of 2012 and served within a budget of 15%. The
 apps of 2013 and 2014 come over HTTP in batches, month by month; the order within a month is drawn. At the end
 of a month, analysts label what they are given first, with the true labels: the audit, objects that a shadow
 disagrees about, and the least trusted of the rejected ones. Then commands do what an operator would do:
@@ -30,14 +30,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from lightgbm import LGBMClassifier
 from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
 from sqlalchemy import text
 
-from transcendent import InductiveEvaluator, RejectionBudget
+from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
 from transcendent.datasets import Dataset, load_apigraph
 from transcendent.gate import GateClient
 from transcendent.gate.database import connect
+from transcendent.measures import SecondOpinion
 from transcendent.temporal import Retraining, backtest
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
@@ -45,7 +47,15 @@ sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules b
 from tests.gate.processes import Gate, cluster_in
 
 BUDGET, AUDIT, BATCH = 0.15, 0.005, 200
-TRUST = ("sklearn.ensemble",)
+TRUST = "lightgbm"
+OPINION: dict[str, Any] = {
+    "n_estimators": 200,
+    "num_leaves": 63,
+    "colsample_bytree": 0.2,
+    "min_child_samples": 5,
+    "verbose": -1,
+    "n_jobs": 1,
+}
 FLUSHED = 8  # seconds until shadows have compared and stored the last objects
 CLOSED = 75  # seconds until the monitors have the last minute
 TOML = """
@@ -60,9 +70,10 @@ label = "malware"
 class = "sklearn.svm.LinearSVC"
 C = 0.1
 
-[rejectors.ICE]
-type = "ICE"
-measure = "drift"
+[rejectors.ICE.measure]
+class = "CombinedMeasure"
+bag = "all"
+measures = [{{ class = "SecondOpinion", estimator = {{ {opinion} }} }}]
 """
 
 
@@ -103,7 +114,9 @@ def fit(apps: Dataset, folder: Path, seed: int) -> None:
     past = apps.times < np.datetime64("2013")
     sp.save_npz(folder / "rows.npz", sp.csr_matrix(apps.X[past]))
     pd.DataFrame({"malware": apps.y[past]}).to_parquet(folder / "labels.parquet")
-    (folder / "apps.toml").write_text(TOML.format(seed=seed))
+    given = {"class": '"lightgbm.LGBMClassifier"', **OPINION}
+    opinion = ", ".join(f"{name} = {value}" for name, value in given.items())
+    (folder / "apps.toml").write_text(TOML.format(seed=seed, opinion=opinion))
     run("fit", str(folder / "apps.toml"))
 
 
@@ -120,7 +133,7 @@ class Operator:
 
     def __init__(self, folder: Path, url: str, what: str | None, labels: int, seed: int) -> None:
         os.environ["TRANSCENDENT_GATE_DATABASE"] = url
-        os.environ["TRANSCENDENT_GATE_TRUSTED"] = " ".join(TRUST)
+        os.environ["TRANSCENDENT_GATE_TRUSTED"] = TRUST
         run("gate", "migrate")
         engine = connect(url)
         with engine.begin() as connection:  # so that the samples are the same in every run
@@ -213,7 +226,8 @@ def replay(apps: Dataset, months: list[Any], folder: Path, what: str | None, opt
 
 def offline(apps: Dataset, months: list[Any], retrain: Retraining | None, seed: int) -> list[Month]:
     """Return what the backtest gives."""
-    ice = InductiveEvaluator(LinearSVC(C=0.1), measure="drift", verbose=False)
+    judge = CombinedMeasure([SecondOpinion(LGBMClassifier(**OPINION))], bag="all")
+    ice = InductiveEvaluator(LinearSVC(C=0.1), measure=judge, verbose=False)
     end = np.datetime64("2013-01") + len(months)
     chosen = apps[apps.times.astype("datetime64[M]") < end]
     with warnings.catch_warnings():

@@ -45,6 +45,7 @@ BY = ("benchmark", "everything at once")
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 SENT = ("labelled", "deployed", "alarm")  # all rejections of a busy gate are too many for a webhook
 SHADOWED = {"sample": 0.2, "audit": 0.5, "budget": None}
+PAUSE = 10  # seconds between promotions
 LONGEST = 180  # seconds until the last delivery: one that a killed gate has claimed comes a minute later
 
 
@@ -173,7 +174,7 @@ class Operation:
 
     def _change(self) -> None:
         for number in itertools.count():
-            if self._done.wait(3):
+            if self._done.wait(PAUSE):
                 return
             try:
                 if number % 3 == 2:
@@ -230,11 +231,13 @@ class Operation:
 
     def _check_monitors(self, answered: int, sent: int) -> bool:
         with self._engine.connect() as connection:
-            counted = connection.execute(text("SELECT sum(objects) FROM monitor")).scalar_one()
-        print(
-            f"monitors have counted {counted:,} of {answered:,} answered objects ({counted / answered:.1%})"
-        )
-        return bool(0 < counted <= sent)
+            counted, folded = (
+                int(connection.execute(text(f"SELECT coalesce(sum(objects), 0) FROM {table}")).scalar_one())
+                for table in ("minute_counts", "monitor")
+            )
+        print(f"objects answered {answered:,}, counted for monitors {counted / answered:.1%} of them")
+        print(f"added to monitors: {folded / answered:.1%}")
+        return 0 < folded <= counted <= sent
 
 
 def _all(connection: Connection, sql: str) -> Counter[Any]:
