@@ -1,13 +1,17 @@
 """Kill gates and crash their database under load; count what was acknowledged and what is there.
 
 TRANSCENDENT_DATA=... python benchmarks/gate/durability.py [--gates 2] [--kills 20] [--crashes 5] [--seed 0]
-    [--objects apps|cves]
+    [--objects apps|cves] [--operation]
 
 Four clients send batches of objects to several gates, and send what was not answered to the next one. A gate
 is ended by SIGKILL and started again, as a supervisor does; the database is stopped in immediate mode and
 started again. Every acknowledged rejection has to be in the quarantine exactly once, the counts have to be
 those of a scan, and every client has to be answered again within 10 seconds. The next disturbance comes when
 all gates are ready again: with two gates, one at a time is down.
+
+With --operation, gates follow the deployments, and everything else goes on meanwhile: promotions, shadows,
+monitors, an analyst, a reader of events, webhooks and scrapes of the metrics. Every event has to be read
+exactly once and to be delivered, and to tell what happened.
 """
 
 import argparse
@@ -17,12 +21,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from operation import Operation
 from sqlalchemy import text
 
 from transcendent.errors import GateError
@@ -93,11 +100,11 @@ def disturb(event: str, gates: list[Gate], server: Cluster, generator: np.random
     return time.monotonic()
 
 
-def supervise(gates: list[Gate], artifact: Path) -> None:
+def supervise(gates: list[Gate], start: Callable[..., Gate]) -> None:
     """Restart gates that have exited; one that finds no database exits, too."""
     for place, gate in enumerate(gates):
         if gate.process.poll() is not None:
-            gates[place] = Gate(gate.database, artifact, gate.log, port=gate.port, log_level="warning")
+            gates[place] = start(gate.log, port=gate.port)
 
 
 def longest_wait(sent: list[Sent], event: float) -> float:
@@ -112,7 +119,8 @@ def check(server: Cluster, sent: list[Sent]) -> bool:
         found = connection.execute(text("SELECT object_id, count(*) FROM payload GROUP BY 1")).all()
         items = connection.execute(text("SELECT count(*) FROM item")).scalar_one()
         identities = connection.execute(text("SELECT count(*) FROM identity")).scalar_one()
-    counted = Quarantine(engine).counts()["waiting"]
+    counts = Quarantine(engine).counts()
+    counted = sum(counts[state] for state in ("waiting", "labelled", "closed"))
     contradictions = check_tables(engine)
     engine.dispose()
     times = {name: int(n) for name, n in found}
@@ -140,23 +148,32 @@ def main() -> None:
     parser.add_argument("--crashes", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--objects", choices=["apps", "cves"], default="apps")
+    parser.add_argument("--operation", action="store_true", help="with everything that goes on around gates")
     options = parser.parse_args()
     generator = np.random.default_rng(options.seed)
     events = generator.permutation(["gate"] * options.kills + ["database"] * options.crashes)
-    with tempfile.TemporaryDirectory() as name, cluster_in(Path(name) / "postgres") as server:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        cluster_in(Path(name) / "postgres") as server,
+        ExitStack() as stack,
+    ):
         folder = Path(name)
         problem = importlib.import_module(options.objects)
-        problem.fit(folder / "gate.transcendent")
         objects, _ = problem.objects_to_send(2000)
         engine = connect(server.url)
         migrate(engine)
         token = Tokens(engine).create("sensor", "client")
         engine.dispose()
-        gates = [
-            Gate(server.url, folder / "gate.transcendent", folder / f"log{i}", log_level="warning")
-            for i in range(options.gates)
-        ]
+        if options.operation:
+            around = stack.enter_context(Operation(server.url, folder))
+            start = partial(Gate, server.url, None, log_level="warning", **around.settings)
+        else:
+            problem.fit(folder / "gate.transcendent")
+            start = partial(Gate, server.url, folder / "gate.transcendent", log_level="warning")
+        gates = [start(folder / f"log{i}") for i in range(options.gates)]
         addresses = [gate.wait(180).address for gate in gates]
+        if options.operation:
+            around.begin(addresses)
         done, sent = threading.Event(), [Sent() for _ in range(CLIENTS)]
         threads = [
             threading.Thread(target=send, args=(i, addresses, token, objects, done, sent[i]))
@@ -169,17 +186,23 @@ def main() -> None:
             time.sleep(generator.uniform(1, 4))
             happened = disturb(event, gates, server, generator)
             while (wait := longest_wait(sent, happened)) == np.inf and time.monotonic() < happened + 60:
-                supervise(gates, folder / "gate.transcendent")
+                supervise(gates, start)
                 time.sleep(0.05)
             waits.append(wait)
             while not all(gate.ready for gate in gates) and time.monotonic() < happened + 180:
-                supervise(gates, folder / "gate.transcendent")
+                supervise(gates, start)
                 time.sleep(0.1)
             print(f"{number + 1:2} {event:8} all four clients answered again after {wait:5.2f} s", flush=True)
         done.set()
         for thread in threads:
             thread.join()
+        if options.operation:
+            around.end()
         good = check(server, sent)
+        if options.operation:
+            answered = BATCH * sum(len(each.answered_at) for each in sent)
+            tried = answered + BATCH * sum(each.repeated for each in sent)
+            good &= around.check([name for each in sent for name in each.acknowledged], answered, tried)
         print(f"longest wait: {max(waits):.2f} s")
         for gate in gates:
             gate.stop()

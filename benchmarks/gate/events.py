@@ -46,8 +46,8 @@ from tests.gate.receiver import Receiver
 WRITERS = 8
 KILLS = 3  # a second
 _NO_EVENTS = "DROP TRIGGER tell_rejected ON item"
-_COLUMN = """ALTER TABLE item ADD COLUMN transaction xid8;
-ALTER TABLE item ALTER COLUMN transaction SET DEFAULT pg_current_xact_id();
+_COLUMN = """ALTER TABLE item ADD COLUMN transaction bigint;
+ALTER TABLE item ALTER COLUMN transaction SET DEFAULT pg_current_xact_id()::text::bigint;
 CREATE INDEX ON item USING {} (transaction)"""
 VARIANTS = {
     "no events": (_NO_EVENTS,),
@@ -135,7 +135,7 @@ def insert(url: str, batches: int) -> None:
             admin.execute(f"CREATE DATABASE variant{place}")
     engines = []
     for place, statements in enumerate(VARIANTS.values()):
-        engines.append(connect(url.replace("/postgres", f"/variant{place}")))
+        engines.append(connect(f"{url.rpartition('/')[0]}/variant{place}"))
         migrate(engines[-1])
         with engines[-1].begin() as connection:
             for sql in statements:

@@ -76,6 +76,21 @@ def change(engine: Any, models: list[Known], generator: np.random.Generator) -> 
     return f"{about}, {done.gates} gates, {time.monotonic() - began:.1f} s"
 
 
+def is_refused(engine: Any, untrusted: Known, gates: int) -> bool:
+    """Wait until all gates have refused a model; return whether they have, and whether none has loaded it."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        with engine.connect() as connection:
+            live = list_processes(connection)
+        if any(untrusted.digest in each["loaded"] for each in live):
+            return False
+        if sum(each["problem"] is not None for each in live) == gates == len(live):
+            print(f"   an untrusted model is active: {live[0]['problem']}")
+            return True
+        time.sleep(0.5)
+    return False
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--promotions", type=int, default=20)
@@ -116,16 +131,14 @@ def main() -> None:
             time.sleep(generator.uniform(0.5, 2))
             victim = int(generator.integers(len(gates)))
             if number in killed:
+                for gate in gates:  # one at a time is down
+                    gate.wait(180)
                 gates[victim].stop(signal.SIGKILL)
                 gates[victim] = start(victim, gates[victim].port)
             if number == options.promotions // 2:
                 with engine.begin() as connection:
                     deploy(connection, untrusted.number, "active", {"audit": 0, "budget": None}, *BY)
-                time.sleep(5)
-                with engine.connect() as connection:
-                    live = list_processes(connection)
-                good = all(untrusted.digest not in each["loaded"] for each in live)
-                print(f"   an untrusted model is active: {[each['problem'] for each in live]}")
+                good = is_refused(engine, untrusted, options.gates)
                 for model in models:  # so that no rollback leads to the untrusted one
                     promote(engine, model, "active", {"audit": 0.01, "budget": None}, *BY, 120)
             said = change(engine, models, generator)

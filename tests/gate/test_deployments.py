@@ -158,6 +158,7 @@ def test_a_model_is_served_once_it_is_promoted_and_the_one_before_after_a_rollba
     second = promote(engine, other, "active", {"audit": 0.5, "budget": 0.25}, *BY, 0)
     assert gate.turn() == (second.deployment, [one.number, other.number], None)
     assert (gate.service.serving.draw.rate, gate.service.serving.model.rule.rate) == (0.5, 0.25)
+    assert list(gate.service.monitored()) == [first.deployment, second.deployment]
     third = rollback(engine, *BY, 0)
     assert gate.turn() == (third.deployment, [one.number, other.number], None)
     assert (third.model, third.settings, gate.service.serving.draw.rate) == (one, PLAIN, 0)

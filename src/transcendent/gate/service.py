@@ -95,6 +95,7 @@ class Service:
         shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
+        self._before: Serving | None = None
         self._metrics, self._observe = metrics or Metrics(), observe
         self._shadows = shadows
         self._lock, self._uses = Lock(), Counter[Serving]()
@@ -114,9 +115,9 @@ class Service:
         return all(thread.alive for thread in self._threads) and (self.serving is None or self.serving.alive)
 
     def monitored(self) -> dict[int, Model]:
-        """Return the model that is served, by its deployment."""
-        serving = self.serving
-        return {} if serving is None or serving.deployment is None else {serving.deployment: serving.model}
+        """Return the model that is served and the one before, whose last minute is open, by deployment."""
+        known = [each for each in (self._before, self.serving) if each is not None]
+        return {each.deployment: each.model for each in known if each.deployment is not None}
 
     @property
     def committing_for(self) -> float:
@@ -134,7 +135,7 @@ class Service:
     def replace(self, serving: Serving) -> None:
         """Serve something else from the next batch on."""
         with self._lock:
-            self.serving = serving
+            self._before, self.serving = self.serving, serving
             self._took = math.inf  # nobody knows how long its calls take, so a thread makes the first
 
     def uses(self, serving: Serving) -> bool:
