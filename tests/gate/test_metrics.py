@@ -117,8 +117,11 @@ def documented():
 
 def test_every_metric_is_documented_with_its_type_and_labels(scraped):
     found = {}
+    own = Metrics()
+    own.expect_shadow("a" * 64)  # this gate has no shadow
+    others = families_of(own.page().decode())
     for name, (kind, labels, _) in scraped.families.items():
-        (only,) = labels or {frozenset()}
+        (only,) = labels or others[name][1] or {frozenset()}
         found[name] = (kind, only)
     assert len(found) > 15
     assert found == documented()

@@ -24,7 +24,7 @@ from tests.gate.test_database import move
 from transcendent import InductiveEvaluator, load, save
 from transcendent.cli.app import app
 from transcendent.gate import model as gate_model
-from transcendent.gate import read_labelled, shadows, stored
+from transcendent.gate import read_labelled, shadowing, shadows, stored
 from transcendent.gate.auditing import harm_in
 from transcendent.gate.check import check
 from transcendent.gate.comparing import compare
@@ -38,7 +38,8 @@ from transcendent.gate.promotion import list_processes, promote, retire
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.service import Service
 from transcendent.gate.serving import ServingMaker
-from transcendent.gate.shadows import Fates, Shadows, outcomes_of, shadow, shadow_secret
+from transcendent.gate.shadowing import Fates, Shadows, outcomes_of, shadow_secret
+from transcendent.gate.shadows import shadow
 from transcendent.gate.stored import find, list_models, load_stored
 
 BY = ("ann", "a reason")
@@ -75,7 +76,9 @@ def models(engine, files):
 
 def add_all(engine, files):
     digests = {name: stored.add(engine, path, [], None, name, *BY).digest for name, path in files.items()}
-    with engine.connect() as connection:
+    with engine.begin() as connection:  # a key that is always the same, since intervals may miss
+        sql = "UPDATE secret SET value = sha256('key') WHERE name = 'shadow'"
+        connection.execute(text(sql))
         return {name: find(connection, digest) for name, digest in digests.items()}
 
 
@@ -300,12 +303,12 @@ class Hostile:
     """A rejector that fails in some way."""
 
     def __init__(self, kind, rejector):
-        self.kind, self.rejector, self.free = kind, rejector, Event()
+        self.kind, self.rejector, self.free, self.limit = kind, rejector, Event(), np.inf
 
     def decide(self, X):
         if self.kind == "raises":
             raise ZeroDivisionError
-        if self.kind == "refuses one" and np.abs(X).max() > 6:
+        if np.abs(X).max() > self.limit:
             raise ValueError("too large")
         if self.kind == "blocks":
             self.free.wait(30)
@@ -325,25 +328,24 @@ def hostile_beside_a_good_one(engine, gate, models, kind):
     return rejector
 
 
-@pytest.mark.parametrize("kind", ["raises", "returns nothing", "returns too few", "refuses one"])
+@pytest.mark.parametrize("kind", ["raises", "returns nothing", "returns too few", "refuses two"])
 def test_a_shadow_that_fails_changes_nothing_but_its_own_counts(engine, start, models, files, problem, kind):
     X = problem[0][1000:1400]
     promoted(engine, models, few=HALF, classes=HALF)
     gate = start()
-    hostile_beside_a_good_one(engine, gate, models, kind)
+    rejector, secret = hostile_beside_a_good_one(engine, gate, models, kind), shadow_secret(engine)
+    if kind == "refuses two":
+        sampled = [i for i in range(len(X)) if Fates(secret)(f"o{i}").sample < 0.5]
+        rejector.limit = np.sort(np.abs(X[sampled]).max(axis=1))[-3]
     plain = load(files["one"]).decide(X)
     assert [each["accepted"] for each in gate.answer(X)] == plain.accepted.tolist()
     gate.store()
-    found, secret = counted(engine), shadow_secret(engine)
+    found = counted(engine)
     expected = Expected(secret, files, "one", "classes", X, HALF)
     assert found[models["classes"].number] == Compared(expected.cells)
     bad, n = found[models["few"].number], expected.cells.total()
     assert bad.cells.total() + bad.undecided == n
-    if kind == "refuses one":
-        large = [i for i in range(len(X)) if np.abs(X[i]).max() > 6 and Fates(secret)(f"o{i}").sample < 0.5]
-        assert 0 < len(large) <= bad.undecided < n / 4
-    else:
-        assert bad.undecided == n
+    assert bad.undecided == (2 if kind == "refuses two" else n)
     assert gate.service.alive
 
 
@@ -361,7 +363,7 @@ def test_objects_that_a_shadow_cannot_read_are_undecided(engine, start, models, 
 def test_a_shadow_that_hangs_lets_answers_pass_and_what_does_not_fit_is_dropped(
     engine, start, models, files, problem, monkeypatch
 ):
-    monkeypatch.setattr(shadows, "MAX_OBJECTS", 300)
+    monkeypatch.setattr(shadowing, "MAX_OBJECTS", 300)
     X = problem[0][1000:1100]
     promoted(engine, models, few={**HALF, "sample": 1.0}, classes=HALF)
     gate = start(Shadows)
@@ -524,7 +526,8 @@ def test_compare_says_who_was_right(engine, labelled, models, files, problem):
     right = [y[i] == one[i] if one[i] is not None else y[i] != few[i] for i in places]
     assert found.a_share.low <= np.mean(right) <= found.a_share.high
     turned = compared(engine, models, "few", "one")
-    assert (turned.a_share, turned.b_share, turned.a) == (found.b_share, found.a_share, found.b)
+    assert turned.a == found.b
+    assert [*turned.a_share, *turned.b_share] == pytest.approx([*found.b_share, *found.a_share])
     assert (turned.shadow, turned.a_rejected) == (found.shadow, found.b_rejected)
     # Days before today count alone once there are any: items of today may wait.
     set_hours(engine, "extract(epoch FROM now()) / 3600")

@@ -44,7 +44,7 @@ from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
-from transcendent.gate.shadows import Shadows, shadow_secret
+from transcendent.gate.shadowing import Shadows, shadow_secret
 from transcendent.gate.stored import load_stored
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook

@@ -8,6 +8,10 @@ from sqlalchemy import Connection, text
 
 from transcendent.errors import TranscendentError
 
+# Models have numbers from 1.
+LOCK = "SELECT pg_advisory_xact_lock(2, 0)"
+"""SQL of a lock, for deployments that depend on others: one of them at a time is written."""
+
 
 class DeploymentError(TranscendentError, ValueError):
     """A model cannot be deployed."""

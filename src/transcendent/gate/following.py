@@ -17,7 +17,7 @@ from transcendent.gate.model import Model
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
-from transcendent.gate.shadows import Shadow, Shadows
+from transcendent.gate.shadowing import Shadow, Shadows
 
 EVERY = 1.0  # seconds between looks at the deployments
 RETRY = 60.0  # seconds until a model that was refused is tried again

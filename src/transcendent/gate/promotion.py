@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.gate.deployments import (
+    LOCK,
     Deployment,
     DeploymentError,
     DeploymentSettings,
@@ -18,9 +19,6 @@ from transcendent.gate.traffic import restart_counts
 
 _EVERY = 0.25  # seconds between looks at the processes
 
-# One promotion at a time is written; models have numbers from 1.
-LOCK = "SELECT pg_advisory_xact_lock(2, 0)"
-"""SQL of the lock under which deployments are made that depend on others."""
 _FOLLOWING = """
 SELECT process.id, host, pid, problem, :model = ANY(loaded) AS has_it
 FROM process LEFT JOIN deployment ON deployment.id = process.deployment

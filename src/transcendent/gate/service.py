@@ -28,7 +28,7 @@ from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
 from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
 from transcendent.gate.serving import Serving
-from transcendent.gate.shadows import Answered, Offered, Shadows
+from transcendent.gate.shadowing import Answered, Offered, Shadows
 from transcendent.gate.traffic import Counted, Ruling
 from transcendent.monitoring import ObservedDecisions
 from transcendent.tables.bad_rows import find_failing
