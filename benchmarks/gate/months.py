@@ -165,7 +165,17 @@ class Operator:
         did = self._take_or_leave(month) if self._shadow else "first labels"
         learnt = json.loads(run("gate", "learn", str(self._toml), "--what", self._what, "--json"))
         self._shadow = learnt["model"]
+        self._wait_for_shadow()
         return f"{did}; {audited} labels of accepted objects"
+
+    def _wait_for_shadow(self) -> None:
+        """Wait until the gate has loaded it: a month passes within seconds here."""
+        for _ in range(60):
+            (gate,) = json.loads(run("gate", "model", "processes", "--json"))["processes"]
+            if self._shadow in gate["loaded"]:
+                return
+            time.sleep(1)
+        sys.exit(f"the gate has not loaded its shadow: {gate['problem']}")
 
     def _label(self, address: str, y: Any) -> int:
         """Label the first objects of the queue; return how many of them had been accepted."""
