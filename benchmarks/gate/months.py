@@ -1,15 +1,15 @@
 """Two years of a gate that learns every month, beside one that does not, and beside the offline backtest.
 
 TRANSCENDENT_DATA=... OMP_NUM_THREADS=1 python benchmarks/gate/months.py [--months 24] [--labels 100]
-    [--what judge|detector|both] [--seed 0] [--picture docs/images/months.svg]
+    [--what both|judge|detector] [--seed 0] [--picture docs/images/months.svg]
 
 A LinearSVC, judged by one LightGBM, is fitted on the apps of 2012 and served within a budget of 15%. The
 apps of 2013 and 2014 come over HTTP in batches, month by month; the order within a month is drawn. At the end
 of a month, analysts label what they are given first, with the true labels: the audit, objects that a shadow
 disagrees about, and the least trusted of the rejected ones. Then commands do what an operator would do:
-`gate model compare` of the shadow with the model that decides, `promote` unless the shadow is found worse,
-`quarantine close` of what nobody has looked at, and `gate learn`, whose result is the shadow of the next
-month. So a model decides one month after the labels that it has learnt from.
+`quarantine close` of what nobody has looked at, `model compare` of the shadow with the model that decides,
+`model promote` unless the shadow is found worse, and `gate learn`, whose result is the shadow of the next
+month. So a model decides one month later than it could.
 
 The other gate has the same artifact, budget and objects, and learns nothing. The backtest has the same
 objects, budget and number of labels, a fifth of which is an audit; its model learns before the next month.
@@ -155,24 +155,35 @@ class Operator:
         run("gate", "model", "promote", digest, "--reason", reason, *settings)
         self.since[digest] = month
 
-    def end(self, month: int, address: str, truth: dict[str, str]) -> str:
+    def end(self, month: int, address: str, y: Any) -> str:
         """Label, compare, promote and learn at the end of a month; return what was done."""
         if self._what is None:
             return ""
         time.sleep(FLUSHED)
-        audited = self._label(address, truth)
+        audited = self._label(address, y)
+        run("gate", "quarantine", "close", "--model", self._model, "--yes")
         did = self._take_or_leave(month) if self._shadow else "first labels"
         learnt = json.loads(run("gate", "learn", str(self._toml), "--what", self._what, "--json"))
         self._shadow = learnt["model"]
+        self._wait_for_shadow()
         return f"{did}; {audited} labels of accepted objects"
 
-    def _label(self, address: str, truth: dict[str, str]) -> int:
+    def _wait_for_shadow(self) -> None:
+        """Wait until the gate has loaded it: a month passes within seconds here."""
+        for _ in range(60):
+            (gate,) = json.loads(run("gate", "model", "processes", "--json"))["processes"]
+            if self._shadow in gate["loaded"]:
+                return
+            time.sleep(1)
+        sys.exit(f"the gate has not loaded its shadow: {gate['problem']}")
+
+    def _label(self, address: str, y: Any) -> int:
         """Label the first objects of the queue; return how many of them had been accepted."""
         left, accepted = self._labels, 0
         with GateClient(address, self._ann) as gate:
             while left and (items := gate.claim(min(left, 50))["items"]):
                 for item in items:
-                    gate.resolve(item["id"], truth[item["object_id"]])
+                    gate.resolve(item["id"], y[int(item["object_id"].removeprefix("app"))])
                 left -= len(items)
                 accepted += sum(item["accepted"] for item in items)
         return accepted
@@ -183,9 +194,8 @@ class Operator:
         if found["better"] == "a":
             run("gate", "model", "retire", self._shadow, "--reason", "worse")
             return "shadow worse, retired"
-        before, self._model = self._model, self._shadow
+        self._model = self._shadow
         self._promote(self._model, "not worse", month + 1)
-        run("gate", "quarantine", "close", "--model", before, "--yes")
         return f"promoted, {'better' if found['better'] else 'not worse'}"
 
     def alarms(self, sizes: list[int]) -> list[set[str]]:
@@ -214,8 +224,7 @@ def replay(apps: Dataset, months: list[Any], folder: Path, what: str | None, opt
                     np.array([each[name] for each in decisions]) for name in ("label", "accepted")
                 )
                 found.append(measured(labels, accepted, apps.y[rows]))
-                truth = {f"app{i}": str(apps.y[i]) for i in rows.tolist()}
-                done.append(operator.end(month, gate.address, truth))
+                done.append(operator.end(month, gate.address, apps.y))
                 took = time.perf_counter() - began
                 print(f"{month + 1:2} F1 {found[-1].f1:.3f} {done[-1]} {took:.0f} s", file=sys.stderr)
         time.sleep(CLOSED)
@@ -290,7 +299,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--months", type=int, default=24)
     parser.add_argument("--labels", type=int, default=100, help="a month")
-    parser.add_argument("--what", choices=["judge", "detector", "both"], default="judge", help="what learns")
+    parser.add_argument("--what", choices=["judge", "detector", "both"], default="both", help="what learns")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path)
     options = parser.parse_args()

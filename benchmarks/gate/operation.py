@@ -198,7 +198,8 @@ class Operation:
         print(f"done: {dict(sorted(self.done.items()))}")
         good = self._check_events(acknowledged, written)
         good &= self._check_webhooks(written)
-        return self._check_monitors(answered, sent) and good
+        good &= self._check_monitors(answered, sent)
+        return self._check_shadows(answered) and good
 
     def _check_events(self, acknowledged: list[str], written: dict[str, dict[str, Any]]) -> bool:
         read = Counter(each["id"] for each in self.events)
@@ -238,6 +239,20 @@ class Operation:
         print(f"objects answered {answered:,}, counted for monitors {counted / answered:.1%} of them")
         print(f"added to monitors: {folded / answered:.1%}")
         return 0 < folded <= counted <= sent
+
+    def _check_shadows(self, answered: int) -> bool:
+        counts = "SELECT sum(objects), sum(undecided), sum(dropped) FROM shadow_counts GROUP BY shadow"
+        strays = """SELECT count(*) FROM disagreement WHERE NOT EXISTS (
+            SELECT FROM item WHERE item.id = disagreement.item)"""
+        with self._engine.connect() as connection:
+            rows = connection.execute(text(counts)).all()
+            drawn = connection.execute(text("SELECT count(*) FROM disagreement")).scalar_one()
+            stray = connection.execute(text(strays)).scalar_one()
+        for n, undecided, dropped in rows:
+            shares = f"{n / answered:.1%} of the objects, {undecided / answered:.1%} undecided"
+            print(f"a shadow has compared {shares}, {dropped / answered:.1%} dropped")
+        print(f"disagreements drawn: {drawn:,}, without an item: {stray}")
+        return len(rows) == 2 and not stray
 
 
 def _all(connection: Connection, sql: str) -> Counter[Any]:

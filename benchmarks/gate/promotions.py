@@ -76,6 +76,12 @@ def change(engine: Any, models: list[Known], generator: np.random.Generator) -> 
     return f"{about}, {done.gates} gates, {time.monotonic() - began:.1f} s"
 
 
+def wait_for(gates: list[Gate]) -> None:
+    """Wait until all gates are ready, so that only one at a time is down."""
+    for gate in gates:
+        gate.wait(180)
+
+
 def is_refused(engine: Any, untrusted: Known, gates: int) -> bool:
     """Wait until all gates have refused a model; return whether they have, and whether none has loaded it."""
     end = time.monotonic() + 120
@@ -131,11 +137,11 @@ def main() -> None:
             time.sleep(generator.uniform(0.5, 2))
             victim = int(generator.integers(len(gates)))
             if number in killed:
-                for gate in gates:  # one at a time is down
-                    gate.wait(180)
+                wait_for(gates)
                 gates[victim].stop(signal.SIGKILL)
                 gates[victim] = start(victim, gates[victim].port)
             if number == options.promotions // 2:
+                wait_for(gates)  # one that starts later has no model before to go on with
                 with engine.begin() as connection:
                     deploy(connection, untrusted.number, "active", {"audit": 0, "budget": None}, *BY)
                 good = is_refused(engine, untrusted, options.gates)
