@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from tests.monitoring.test_drift import objects
+from tests.monitoring.answers import objects
 from transcendent import InductiveEvaluator, RejectionBudget, ScoreEvaluator
 from transcendent.evaluators import base
 from transcendent.monitoring import DriftMonitor

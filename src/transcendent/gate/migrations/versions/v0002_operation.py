@@ -61,6 +61,7 @@ CREATE TABLE minute_counts (
     objects bigint NOT NULL,
     cells integer[] NOT NULL,
     counts bigint[] NOT NULL,
+    sums bigint[],
     PRIMARY KEY (deployment, minute, process)
 );
 
@@ -75,6 +76,8 @@ CREATE TABLE monitor (
     rejected bigint NOT NULL DEFAULT 0,
     expected double precision,
     log_value double precision NOT NULL DEFAULT 0,
+    sums bigint[],
+    moved jsonb NOT NULL DEFAULT '[]',
     audited text
 );
 
@@ -85,6 +88,7 @@ CREATE TABLE alarm (
     kind text NOT NULL CHECK (kind IN ('drift', 'rejections', 'harm')),
     at bigint NOT NULL,
     log_value double precision NOT NULL,
+    moved jsonb NOT NULL DEFAULT '[]',
     raised_at timestamptz NOT NULL DEFAULT now(),
     acknowledged_at timestamptz,
     acknowledged_by text,
@@ -159,7 +163,7 @@ CREATE TRIGGER tell_deployment AFTER INSERT ON deployment REFERENCING NEW TABLE 
 CREATE FUNCTION tell_alarm() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, detail) SELECT 'alarm', jsonb_build_object('alarm', id, 'kind', kind,
-        'deployment', deployment, 'at', at, 'log_value', log_value) FROM added ORDER BY id;
+        'deployment', deployment, 'at', at, 'log_value', log_value, 'moved', moved) FROM added ORDER BY id;
     RETURN NULL;
 END $$;
 CREATE TRIGGER tell_alarm AFTER INSERT ON alarm REFERENCING NEW TABLE AS added
