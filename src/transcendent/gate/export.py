@@ -29,7 +29,7 @@ _SOURCES = (
 # step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = """
 SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
-    kept.received_at, last.written_at AS labelled_at, last.author, last.reason, remark.note, outside.source,
+    kept.received_at, last.written_at AS labelled_at, last.author, remark.reason, remark.note, outside.source,
     model.digest AS model, model.features->'count' AS width, kept.id AS item,
     kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
 FROM {} AS kept JOIN model ON model.id = kept.model
@@ -41,11 +41,12 @@ WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model)
 # The last label of another system, if it is to teach and analysts have not labelled the item.
 _OUTSIDE = """
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
-    item.received_at, last.written_at AS labelled_at, last.author, last.reason, NULL AS note, last.source,
+    item.received_at, last.written_at AS labelled_at, last.author, said.reason, NULL AS note, last.source,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
 JOIN item ON item.id = last.item JOIN payload ON payload.id = last.item JOIN model ON model.id = item.model
+LEFT JOIN outside_reason AS said ON said.outside = last.id
 WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model)
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
 """
