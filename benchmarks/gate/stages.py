@@ -20,7 +20,9 @@ import apps
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.features import read_rows
 from transcendent.gate.intake import Draw, keep, register, to_keep
+from transcendent.gate.minutes import Counts
 from transcendent.gate.model import load_model
+from transcendent.gate.moving import Part
 from transcendent.gate.service import read_objects, to_answers, write_answer
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
@@ -60,14 +62,17 @@ def main() -> None:
         gc.freeze()  # as the gate does
         turns = []
         for turn in range(TURNS):
-            clock, sent = Clock(), bodies(turn, given)
+            clock, sent, counts = Clock(), bodies(turn, given), Counts()
             for start in range(0, len(sent), TOGETHER):
                 objects = []
                 for body in sent[start : start + TOGETHER]:
                     objects += clock("JSON to Python", read_objects, body, 1000)
                 parsed = clock("Python to rows", read_rows, model.layout, objects)
                 ids, (group,) = parsed.ids, parsed.groups
-                decisions = clock("decide", model.rejector.decide, group.rows)
+                clock("decide alone", model.rejector.decide, group.rows)
+                decisions = clock("decide, observe", model.decide, group.rows)
+                rows = [Part(group.rows, 0, len(ids))]
+                clock("what moved", counts.observe, (), model.watched, rows)
                 answers = clock("answers", to_answers, ids, decisions)
                 senders = ["sensor"] * len(ids)
                 kept = clock("what to keep", to_keep, number, draw, ids, senders, group.rows, decisions)
@@ -78,6 +83,7 @@ def main() -> None:
             turns.append(clock.spent)
         engine.dispose()
     least = {stage: min(turn[stage] for turn in turns) * 1e6 / ROWS for stage in turns[0]}
+    print(f"{'decide alone':16} {least.pop('decide alone'):5.2f} µs an object, for comparison")
     total = sum(least.values())
     for stage, spent in least.items():
         print(f"{stage:16} {spent:5.2f} µs an object  {spent / total:4.0%}")

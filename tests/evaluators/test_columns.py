@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
+from transcendent.evaluators import columns
 from transcendent.evaluators.columns import FittedColumns
 
 COLUMNS = {
@@ -53,3 +54,21 @@ def test_other_frames_have_types_too_and_texts_have_none():
         assert FittedColumns.of(frame).kinds == ["number", "text", "boolean"]
     for rows in (["a text", "another"], np.array([["a", 1]], dtype=object)):
         assert FittedColumns.of(rows) is None
+
+
+def test_means_and_deviations_are_those_of_finite_numbers(monkeypatch):
+    monkeypatch.setattr(columns, "_MAX_CELLS", 100)
+    rng = np.random.default_rng(0)
+    dense = rng.normal(5, 2, (300, 4)) * (rng.random((300, 4)) < 0.5)
+    known = dense.copy()
+    dense[3, 1], known[3, 1] = np.inf, np.nan
+    dense[4:9, 2] = known[4:9, 2] = np.nan
+    framed = pd.DataFrame(dense, columns=list("abcd"))
+    forms = [dense, dense.astype(np.float32), framed, sp.csr_matrix(dense), framed.assign(kind="exe")]
+    for rows in forms:
+        found = FittedColumns.of(rows)
+        np.testing.assert_allclose(found.mean[:4], np.nanmean(known, axis=0), rtol=1e-6)
+        np.testing.assert_allclose(found.deviation[:4], np.nanstd(known, axis=0), rtol=1e-6)
+    assert np.isnan(found.mean[4])
+    huge = FittedColumns.of(np.array([[1e308], [1e308], [-1.0]]))
+    assert not np.isfinite(huge.mean[0])

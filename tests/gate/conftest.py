@@ -74,7 +74,7 @@ def drop_all(engine):
             for table in ("item", "payload"):
                 connection.execute(text(f"DROP TABLE {partition(table, month)}"))
         for table in (
-            *("identity", "example", "unswept", "remark"),
+            *("identity", "example", "unswept", "remark", "outside_reason"),
             *("context_key", "context_field", "deletion", "unconfirmed"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))

@@ -1,7 +1,9 @@
 """Deletion: after it, nothing in the database speaks of the object."""
 
+import json
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -9,19 +11,24 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import text
 
+from tests.gate.receiver import Receiver
 from tests.gate.test_commands import given, run  # noqa: F401
 from tests.gate.test_database import move
+from tests.gate.test_webhooks import SECRET, target_of
 from transcendent._utils.dates import as_moment
 from transcendent.gate import deletion
 from transcendent.gate.check import check
 from transcendent.gate.database import connect, drop_months, make_months, migrate, month_of
 from transcendent.gate.deletion import ToDelete, declare_fields, delete, find
+from transcendent.gate.events import Cursor, Events
 from transcendent.gate.export import export_labelled, read_labelled
 from transcendent.gate.features import encode
 from transcendent.gate.intake import Draw, _key, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.origin import Origin, read_context
+from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import ConflictError, NoItemError, Quarantine
+from transcendent.gate.webhooks import Webhook
 from transcendent.tables.layout import Layout
 
 
@@ -89,13 +96,14 @@ def ids_left(engine):
 
 
 def label_all(engine):
-    """Label what waits, with notes that quote the objects."""
-    quarantine = Quarantine(engine)
+    """Label what waits, with notes and reasons that quote the objects."""
+    quarantine, outside = Quarantine(engine), OutsideLabels(engine)
     for item in quarantine.claim("ann", 100).items:
-        quarantine.skip("ann", item["id"], note=f"later: {item['object_id']}")
+        quarantine.skip("ann", item["id"], reason=item["object_id"], note=f"later: {item['object_id']}")
     for item in quarantine.claim("bob", 100).items:
         said = f"{item['object_id']} of {item['sender']} on {item['context']}"
-        quarantine.resolve("bob", item["id"], "malware", note=said)
+        quarantine.resolve("bob", item["id"], "malware", reason=f"as {item['object_id']}", note=said)
+        outside.add("box", "goodware", "sandbox", item=item["id"], reason=f"run of {item['object_id']}")
 
 
 TARGETS = {
@@ -153,10 +161,54 @@ def test_no_dump_and_no_export_finds_what_was_deleted(engine, send, objects, kin
     written = rows_of(engine, "SELECT kind, items, examples, notes, author, reason FROM deletion")
     assert written == [(kind, *deleted, "root", "request 7")]
     if state in ("labelled", "example"):
-        assert deleted.notes == 2 * len(gone)
+        assert deleted.notes == 3 * len(gone)
         export_labelled(engine, tmp_path / "labelled.parquet")
         names = read_labelled(tmp_path / "labelled.parquet").table["gate_id"].to_pylist()
         assert sorted(names) == [each.name for each in others]
+
+
+def test_what_waits_for_a_webhook_is_deleted_and_later_events_name_a_number_alone(
+    engine, send, objects, monkeypatch
+):
+    monkeypatch.setenv("SOC_SECRET", SECRET)
+    with engine.begin() as connection:
+        for table in ("delivery", "webhook", "event"):
+            connection.execute(text(f"DELETE FROM {table}"))
+    receiver = Receiver()
+    receiver.behaves = 500
+    target = target_of(receiver.url)
+    webhook = Webhook(engine, Events(engine), target, pauses=(0.01,) * 50, timeout=1)
+    webhook.make()
+    send(*objects)
+    webhook.work()  # all fail
+    label_all(engine)
+    webhook.make()
+    waiting = "SELECT items[place] FROM delivery JOIN event USING (transaction, number) ORDER BY 1"
+    before = rows_of(engine, waiting)
+    assert len(before) == len(objects) * 4  # rejected, skipped, labelled, outside
+    (gone,) = {each["item"] for each in Quarantine(engine).find(objects[2].name)}
+    delete(engine, ToDelete("object", objects[2].name), "root", "request 7")
+    assert rows_of(engine, waiting) == [row for row in before if row != (gone,)]
+    content = dump(engine)
+    assert objects[2].name not in content
+    assert objects[3].name in content
+    receiver.behaves = 204
+    end = time.monotonic() + 20
+    while rows_of(engine, waiting) and time.monotonic() < end:
+        webhook.work()
+    webhook.close()
+    receiver.close()
+    sent = [json.loads(body)["data"] for _, _, body in receiver.received]
+    assert {each["item"] for each in sent} == {item for (item,) in before} - {gone}
+    assert {each.get("reason") for each in sent if each.get("author") == "box"} == {
+        f"run of {each.name}" for each in objects if each.name != objects[2].name
+    }
+    later = [each["data"] for each in Events(engine).after(Cursor()).events if each["data"]["item"] == gone]
+    assert [sorted(each) for each in later] == [
+        ["author", "item"],
+        ["author", "item", "label"],
+        ["author", "item", "label", "source"],
+    ]
 
 
 def test_a_deleted_object_that_is_sent_again_is_a_new_item(engine, send, objects):
@@ -336,26 +388,29 @@ def test_ids_and_notes_of_gates_of_the_version_before_are_moved_whatever_their_r
         for table in ("payload", "label"):
             connection.execute(text(f"GRANT SELECT, INSERT ON {table} TO old_gate"))
     try:
-        (written,) = write_old(engine, note="about it", role="old_gate")
+        (written,) = write_old(engine, note="about it", reason="why", role="old_gate")
         write_old(engine, "decide", None, "rejected", "before: ...", "probe-0", role="old_gate")
     finally:
         with engine.begin() as connection:
             connection.execute(text("DROP OWNED BY old_gate"))
             connection.execute(text("DROP ROLE old_gate"))
     assert (written["label"], written["author"]) == ("malware", "ann")
-    assert rows_of(engine, "SELECT object_id, note, author FROM label ORDER BY id DESC LIMIT 2") == [
-        (None, None, "gate"),
-        (None, None, "ann"),
-    ]
+    sql = "SELECT object_id, note, reason, author FROM label ORDER BY id DESC LIMIT 2"
+    assert rows_of(engine, sql) == [(None, None, "rejected", "gate"), (None, None, None, "ann")]
     (found,) = Quarantine(engine).find(objects[0].name)
     history = Quarantine(engine).show(found["item"])["history"]
-    assert [each["note"] for each in history] == ["about it", "before: ..."]
+    assert [(each["reason"], each["note"]) for each in history] == [
+        ("why", "about it"),
+        ("rejected", "before: ..."),
+    ]
 
 
 def test_a_temporary_table_does_not_stand_in_for_one_of_the_triggers(engine, send, objects):
     send(objects[0])
     with engine.begin() as connection:
-        connection.execute(text("CREATE TEMPORARY TABLE remark (label bigint, item bigint, note text)"))
+        connection.execute(
+            text("CREATE TEMPORARY TABLE remark (label bigint, item bigint, note text, reason text)")
+        )
         values = {"action": "skip", "label": None, "reason": None, "note": "real", "who": "ann"}
         connection.execute(text(OLD_LABEL), values)
         connection.execute(text("DROP TABLE pg_temp.remark"))
@@ -371,25 +426,28 @@ def test_a_migration_moves_ids_and_notes_and_back(empty_database, rejector, prob
     model = Model(rejector, "d" * 64, Layout(12), rejector.classes_.tolist(), {})
     kept = to_keep(register(engine, model), Draw(b"", 0), ["name"], ["sensor"], row, rejector.decide(row))
     keep(engine, list(kept.values()))
-    write_old(engine, note="first")
+    write_old(engine, note="first", reason="packed")
     write_old(engine, "undo", None)
+    write_old(engine, "skip", None, "hard")
     write_old(engine, "decide", None, "rejected", "before: ...", "sensor")
     write_old(engine, "close", None, "retired", None, "root")
-    sql = "SELECT object_id, action, label, note, author FROM label ORDER BY id"
+    sql = "SELECT object_id, action, label, note, reason, author FROM label ORDER BY id"
     old = rows_of(engine, sql)
     assert migrate(engine) == "0002"
-    authors = ["ann", "ann", "gate", "root"]
-    assert [(row[0], row[3], row[4]) for row in rows_of(engine, sql)] == [
-        (None, None, each) for each in authors
+    said = [(None, "ann"), (None, "ann"), (None, "ann"), ("rejected", "gate"), ("retired", "root")]
+    assert [(row[0], *row[3:]) for row in rows_of(engine, sql)] == [(None, None, *each) for each in said]
+    assert rows_of(engine, "SELECT note, reason FROM remark ORDER BY label") == [
+        ("first", "packed"),
+        (None, "hard"),
+        ("before: ...", None),
     ]
-    assert rows_of(engine, "SELECT note FROM remark ORDER BY label") == [("first",), ("before: ...",)]
     assert "sensor" not in dump(engine).partition("INSERT INTO public.label")[2].partition("\n\n")[0]
     for change in ("UPDATE label SET author = 'bob'", "DELETE FROM label", "TRUNCATE label"):
         with engine.connect() as connection, pytest.raises(Exception, match="only added"):
             connection.execute(text(change))
     assert migrate(engine, "0001") == "0001"
     back = rows_of(engine, sql)
-    assert [row[:4] for row in back] == [row[:4] for row in old]
+    assert [row[:5] for row in back] == [row[:5] for row in old]
     with engine.connect() as connection, pytest.raises(Exception, match="only added"):
         connection.execute(text("UPDATE label SET author = 'bob'"))
     engine.dispose()

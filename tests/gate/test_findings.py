@@ -7,47 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.gate.told import DEPLOYED, HOSTILE, RAISED, event_of
 from transcendent.gate.findings import FORMATS, as_cef, as_ecs, as_ocsf
 from transcendent.gate.targets import KINDS
-
-HOSTILE = [
-    "a|b",
-    "a=b c=d",
-    "back\\slash\\",
-    "line\nbreak\r\nCEF:0|evil|",
-    "\\n is not a newline, \\= no equals sign",
-    "  blanks around  ",
-    "tab\t\x1b[2Jescape\x00\x85\u2028",
-    "𝕦nicode ü 中 \u202e right to left",
-    '"quotes", {braces}',
-    " cs1=injected suser=root",
-    "",
-]
-
-
-def event_of(kind="rejected", **data):
-    usual = {
-        "item": 750_000_000_000_001,
-        "object_id": "a1",
-        "sender": "sensor",
-        "received_at": "2026-11-18T01:00:00Z",
-        "predicted": "malware",
-        "accepted": False,
-        "credibility": 0.125,
-        "confidence": 0.5,
-        "model": "d" * 64,
-        "context": {},
-    }
-    stamp = "2026-11-18T01:00:00.250000Z"
-    return {"id": "814-3-1", "type": kind, "timestamp": stamp, "data": {**usual, **data}}
-
-
-DEPLOYED = {
-    "id": "814-4-0",
-    "type": "deployed",
-    "timestamp": "2026-11-18T01:00:00Z",
-    "data": {"deployment": 3, "action": "active", "model": "d" * 64, "author": "boss", "reason": "better"},
-}
 
 
 def read_cef(line):
@@ -142,11 +104,22 @@ def test_a_deployment_is_no_finding_but_a_change():
     )
 
 
+def test_an_alarm_is_an_alert_but_no_change_and_no_finding():
+    assert as_ocsf(RAISED) is None
+    ecs = json.loads(as_ecs(RAISED))["event"]
+    assert (ecs["kind"], ecs["category"], ecs["type"]) == ("alert", ["intrusion_detection"], ["info"])
+    header, _ = read_cef(as_cef(RAISED))
+    assert header[4:] == ["alarm", "Alarm of a monitor", "8"]
+
+
+@pytest.mark.parametrize("text", ["plain", *HOSTILE])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("deployed", "alarm")])
-def test_findings_are_valid_ocsf(kind):
+def test_findings_are_valid_ocsf(kind, text):
     model = pytest.importorskip("py_ocsf_models.events.findings.detection_finding").DetectionFinding
-    line = as_ocsf(event_of(kind, author="ann", label="malware"))
+    event = event_of(kind, author=text, label=text, object_id=text, reason=text, context={text: text})
+    line = as_ocsf(event)
     read = model.model_validate_json(line)
+    assert read.unmapped == event["data"]
     assert read.type_uid.value == read.class_uid * 100 + read.activity_id.value
     known = {**model.model_fields, "is_alert": None}
     assert json.loads(line).keys() <= known.keys()

@@ -13,17 +13,18 @@ from scipy.stats import binom
 from sqlalchemy import text
 
 from tests.gate.conftest import tables_on
-from tests.monitoring.test_drift import objects
+from tests.gate.streams import START, cells_of, streams
+from tests.monitoring.answers import objects
 from transcendent import ScoreEvaluator
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding, fold, list_monitors
 from transcendent.gate.minutes import Minutes
+from transcendent.gate.moving import Part, Watched
 from transcendent.gate.paging import list_alarms
 from transcendent.gate.processes import Process
 from transcendent.monitoring import DriftMonitor
 
-START = 29_000_000
 _digests = count()
 
 
@@ -63,6 +64,10 @@ def deployed(engine):
         return deploy(connection, model, "pinned", {}, "test", "test")
 
 
+# A step is 1, and the mean 1,000.
+WATCHED = Watched(["f"], np.array([0]), np.full(1, 1000.0), np.full(1, 1024.0), 1, 1000)
+
+
 class Clock:
     """The time, in minutes since the start."""
 
@@ -79,7 +84,7 @@ class Gate:
     def __init__(self, engine, clock, judge, deployment, through=None):
         self.process, self.deployment = Process(engine), deployment
         self.minutes = Minutes(through or engine, self.process.id, clock)
-        model = SimpleNamespace(rejector=judge, unmonitored=None)
+        model = SimpleNamespace(rejector=judge, unmonitored=None, watched=WATCHED)
         self.folding = Folding(through or engine, lambda: {deployment: model})
         self.beat()
 
@@ -87,11 +92,19 @@ class Gate:
         self.process.beat(self.deployment, [1])
 
     def add(self, cells):
-        self.minutes.add(self.deployment, cells)
+        rows = np.array(cells, dtype=float)[:, None]
+        self.minutes.add(self.deployment, cells, WATCHED, [Part(rows, 0, len(rows))])
 
 
-def cells_of(observer, rng, n, shift=0.0):
-    return observer.observe(objects(rng, n, shift)[0]).cells.tolist()
+def sums_of(cells):
+    """Sums of one feature, whose value is the cell."""
+    return np.array([len(cells), sum(cells) - 1000 * len(cells), 0])
+
+
+def stored_sums(engine, deployment):
+    with engine.connect() as connection:
+        sql = "SELECT sums FROM monitor WHERE deployment = :deployment"
+        return connection.execute(text(sql), {"deployment": deployment}).scalar()
 
 
 def folded(judge, by_minute):
@@ -140,8 +153,14 @@ def test_the_same_evidence_to_the_bit_for_any_number_of_processes(engine, judge,
                 gate.folding.fold_closed()
     settle(gates, clock)
     assert state_of(engine, deployment) == folded(judge, expected)
+    everything = list(sum(expected.values(), Counter()).elements())
+    assert stored_sums(engine, deployment) == sums_of(everything).tolist()
     assert number_of(engine, "SELECT count(DISTINCT minute) FROM minute_counts") == 10
     (row,) = [each for each in list_alarms(engine) if each["kind"] == "drift"]
+    assert [each["feature"] for each in row["moved"]] == ["f"]
+    with engine.connect() as connection:
+        (found,) = [each for each in list_monitors(connection) if each["deployment"] == deployment]
+    assert found["moved"] == WATCHED.moved(np.array(stored_sums(engine, deployment)))
     assert row["deployment"] == deployment
     assert 1200 < row["at"] <= 2400
 
@@ -207,6 +226,7 @@ def test_a_crash_at_any_step_of_folding_changes_nothing(engine, judge, observer)
             crashed = True
             other.folding.fold_closed()
         assert state_of(engine, deployment) == expected
+        assert stored_sums(engine, deployment) == sum(map(sums_of, parts)).tolist()
         assert [each["kind"] for each in list_alarms(engine)].count("drift") == at
         return crashed
 
@@ -250,6 +270,7 @@ def test_a_crash_at_any_step_of_a_flush_counts_nothing_twice(engine, judge, obse
         whole = DriftMonitor.of(judge)
         whole.update_counts(Counter(cell for part in parts for cell in part), seed=0)
         assert np.array_equal(counts, whole._stream.counts)
+        assert stored_sums(engine, deployment) == sum(map(sums_of, parts)).tolist()
         return crashed
 
     assert crash_at_every_step(engine, story) >= 6
@@ -359,21 +380,6 @@ def test_a_state_of_another_rejector_is_a_problem_that_is_shown(engine, judge, o
         (found,) = list_monitors(connection)
     assert "another rejector" in found["problem"]
     assert found["objects"] == 10
-
-
-def streams(n_streams, n_minutes, per_minute, shift=lambda minute: 0.0):
-    """Yield monitors and alarms of streams through the function that folds, and arrivals for comparison."""
-    for seed in range(n_streams):
-        rng = np.random.default_rng([1, seed])
-        judge = ScoreEvaluator().fit(*objects(rng, 800))
-        observer, state, raised, arrived = DriftMonitor.of(judge), None, [], []
-        for minute in range(n_minutes):
-            cells = cells_of(observer, rng, per_minute, shift(minute))
-            arrived.append(np.array(cells))
-            monitor, alarms = fold(judge, state, START + minute, Counter(cells))
-            state = monitor.to_json()
-            raised += [(kind, minute, alarm) for kind, alarm in alarms.items()]
-        yield monitor, raised, observer, np.concatenate(arrived)
 
 
 @pytest.mark.parametrize("n_streams", [60, pytest.param(400, marks=pytest.mark.full)])

@@ -21,8 +21,11 @@ from transcendent.errors import GateError
 from transcendent.gate import quarantine
 from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect
+from transcendent.gate.folding import list_monitors
 from transcendent.gate.metrics import KNOWN_FOR, PREFIX, Metrics, Tally
+from transcendent.gate.paging import acknowledge, raise_alarm
 from transcendent.gate.quarantine import Quarantine
+from transcendent.monitoring import Alarm
 
 PAGE = (Path(__file__).parents[2] / "docs/operation.md").read_text()
 HOSTILE = 'ann "\\n" {x="1"} ünï,'
@@ -104,9 +107,36 @@ def answered(gate, watcher, problem):
 
 
 @pytest.fixture(scope="module")
-def scraped(gate, watcher, answered):
+def folded(gate, answered):
+    """A minute of 100 objects that the gate adds to its monitor, and alarms, one of them acknowledged."""
+    engine = connect(gate.database)
+    with engine.begin() as connection:
+        deployment = connection.execute(text("SELECT max(id) FROM deployment")).scalar_one()
+        add = """INSERT INTO minute_counts (deployment, minute, process, objects, cells, counts)
+        VALUES (:deployment, 1, gen_random_uuid(), 100, '{1000,1001,1002}', '{80,5,15}')"""
+        connection.execute(text(add), {"deployment": deployment})
+        hold = """INSERT INTO process (id, host, pid, version, seen_at, flushed)
+        VALUES (gen_random_uuid(), 'slow', 1, '', now() + interval '1 hour', 1)"""
+        connection.execute(text(hold))  # so that no other minute is closed
+        not_served = """WITH made AS (INSERT INTO deployment (model, action, settings, author, reason)
+            SELECT model, 'observe', settings, author, reason FROM deployment RETURNING id)
+        INSERT INTO monitor (deployment, objects, expected) SELECT id, 7, .1 FROM made RETURNING deployment"""
+        other = connection.execute(text(not_served)).scalar_one()
+        acknowledged, *_ = [
+            raise_alarm(connection, number, kind, Alarm(9, 5.0))
+            for number, kind in ((deployment, "rejections"), (deployment, "harm"), (other, "drift"))
+        ]
+    acknowledge(engine, acknowledged, "ann", "known")
+    engine.dispose()
+    return str(deployment)
+
+
+@pytest.fixture(scope="module")
+def scraped(gate, watcher, answered, folded):
     time.sleep(KNOWN_FOR)
-    return Scraped(gate, watcher)
+    return wait_for(
+        lambda: Scraped(gate, watcher), lambda page: page.families[f"{PREFIX}below_thresholds_ratio"][2]
+    )
 
 
 def documented():
@@ -182,6 +212,30 @@ def test_a_label_that_is_sent_again_counts_once_and_names_stay_as_they_are(scrap
     assert labels == {"malware": 2, "goodware": 1}
     for action in ("skip", "undo"):
         assert scraped("actions_total", action=action, author=HOSTILE, label="") == 1
+
+
+def test_monitors_are_those_of_deployments_that_are_served(gate, scraped, answered, folded):
+    of = {"deployment": folded, "model": answered[0]}
+    assert scraped("monitored_objects", **of) == 100
+    assert scraped("below_thresholds_ratio", **of) == 0.05
+    assert 0 < scraped("below_thresholds_expected_ratio", **of) < 1
+    engine = connect(gate.database)
+    with engine.connect() as connection:
+        (found,) = list_monitors(connection, served=True)
+        assert len(list_monitors(connection)) == 2
+    engine.dispose()
+    assert scraped("drift_log_evidence", **of) == found["log_value"] != 0
+    standing = {
+        (kind, state): scraped("alarms", **of, kind=kind, state=state)
+        for kind in ("rejections", "harm")
+        for state in ("new", "acknowledged")
+    }
+    assert {which for which, n in standing.items() if n == 1} == {
+        ("rejections", "acknowledged"),
+        ("harm", "new"),
+    }
+    assert set(standing.values()) == {0, 1}
+    assert set(re.findall(r'deployment="(\d+)"', scraped.text)) == {folded}
 
 
 def test_the_cutoff_is_that_of_the_budget(gate, scraped, answered):
@@ -331,31 +385,44 @@ tests:
       - {series: 'transcendent_gate_ready{job="gate", instance="a"}', values: '%s'}
       - {series: 'up{job="gate", instance="b"}', values: '%s'}
       - {series: 'transcendent_gate_commits_total{result="failed", instance="a"}', values: '%s'}
+      - {series: 'transcendent_gate_alarms{kind="drift", state="new", instance="a"}', values: '%s'}
+      - {series: 'transcendent_gate_alarms{kind="drift", state="new", instance="b"}', values: '0x200'}
+      - {series: 'transcendent_gate_alarms{kind="harm", state="acknowledged", instance="a"}', values: '1x200'}
     promql_expr_test:
       - expr: count by (alertname) (ALERTS{alertstate="firing"})
         eval_time: 2h
         exp_samples: [%s]
 """
+USUAL = {
+    "rejected": "0+1x200",
+    "age": "80000x200",
+    "ready": "1x200",
+    "up": "1x200",
+    "failed": "0x200",
+    "alarm": "0x200",
+}
 
 
 @needs_promtool
 @pytest.mark.parametrize(
-    ("rejected", "age", "ready", "up", "failed", "fire"),
+    ("changed", "fire"),
     [
-        ("0+1x200", "80000x200", "1x200", "1x200", "0x200", []),
-        ("0+8x200", "80000x200", "1x200", "1x200", "0x200", ["GateRejectsMuch"]),
-        ("0+1x200", "90000x200", "1x200", "1x200", "0x200", ["GateItemsWait"]),
-        ("0+1x200", "80000x200", "0x200", "1x200", "0x200", ["GateNotReady"]),
-        ("0+1x200", "80000x200", "1x200", "0x200", "0x200", ["GateNotReady"]),
-        ("0+1x200", "80000x200", "1x200", "1x200", "0+1x200", ["GateCommitsFail"]),
+        ({}, []),
+        ({"rejected": "0+8x200"}, ["GateRejectsMuch"]),
+        ({"age": "90000x200"}, ["GateItemsWait"]),
+        ({"ready": "0x200"}, ["GateNotReady"]),
+        ({"up": "0x200"}, ["GateNotReady"]),
+        ({"failed": "0+1x200"}, ["GateCommitsFail"]),
+        ({"alarm": "0x110 1x90"}, ["GateAlarm"]),
+        ({"alarm": "1x110 0x90"}, []),
     ],
 )
-def test_the_documented_alerts_fire_when_they_should(tmp_path, rejected, age, ready, up, failed, fire):
+def test_the_documented_alerts_fire_when_they_should(tmp_path, changed, fire):
     (tmp_path / "rules.yml").write_text(RULES[1])
     checked = ["promtool", "check", "rules", "--lint-fatal", "rules.yml"]
     assert subprocess.run(checked, cwd=tmp_path, capture_output=True, check=False).returncode == 0
     expected = ", ".join(f"{{labels: '{{alertname=\"{name}\"}}', value: 1}}" for name in fire)
-    (tmp_path / "test.yml").write_text(FIRING % (rejected, age, ready, up, failed, expected))
+    (tmp_path / "test.yml").write_text(FIRING % (*(USUAL | changed).values(), expected))
     done = subprocess.run(
         ["promtool", "test", "rules", "test.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -1,6 +1,7 @@
 """What a gate counts for its monitors, and the commands that show them."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from transcendent.gate import model as gate_model
 from transcendent.gate.database import connect
 from transcendent.gate.folding import Folding
 from transcendent.gate.intake import Draw, register
-from transcendent.gate.minutes import Minutes
+from transcendent.gate.minutes import Counts, Minutes
 from transcendent.gate.model import load_model
+from transcendent.gate.moving import Part
 from transcendent.gate.processes import Process
 from transcendent.gate.service import RefusedError, Service
 from transcendent.gate.serving import Serving
@@ -35,10 +37,10 @@ def loaded(artifact, monkeypatch):
 @pytest.fixture
 def counting(database, loaded):
     """A service, and the counts of what it answered."""
-    engine, counts = connect(database, timeout=5), Counter()
+    engine, counts = connect(database, timeout=5), Counts()
     limits = {"max_objects": 100, "timeout": 20, "max_waiting": 1 << 20}
     serving = Serving(loaded, register(engine, loaded), Draw(b"secret", 0), deployment=7)
-    service = Service(engine, serving, **limits, observe=lambda _, cells: counts.update(cells))
+    service = Service(engine, serving, **limits, observe=lambda _, *given: counts.observe(*given))
     yield service, counts
     service.close()
     engine.dispose()
@@ -54,8 +56,12 @@ def test_answered_objects_are_counted_once_and_bad_ones_never(counting, problem,
     sent.append(json.dumps(bad).encode())
     found = answers(service, sent)
     assert [status for status, _ in found] == [200] * 21 + [422]
-    expected = DriftMonitor.of(rejector).observe(np.delete(X[:60], 54, axis=0)).cells.tolist()
-    assert counts == Counter(expected)
+    decided = np.delete(X[:60], 54, axis=0)
+    expected = DriftMonitor.of(rejector).observe(decided).cells.tolist()
+    assert counts.cells == Counter(expected)
+    watched = service.serving.model.watched
+    counts.add_up(watched)
+    assert np.array_equal(counts.sums, watched.sums([Part(decided, 0, 59)]))
 
 
 def test_objects_without_an_answer_are_not_counted(counting, database, problem):
@@ -64,9 +70,11 @@ def test_objects_without_an_answer_are_not_counted(counting, database, problem):
     sent = [body(f"o{i}", problem[0][i]) for i in rejected]
     with away(database):
         assert all(isinstance(each, RefusedError) for each in answers(service, sent))
-    assert not counts
+    assert not counts.cells
     assert [status for status, _ in answers(service, sent)] == [200] * 5
-    assert sum(counts.values()) == 5
+    assert counts.cells.total() == 5
+    counts.add_up(service.serving.model.watched)
+    assert counts.sums[0] == 5
 
 
 def test_models_that_cannot_be_monitored_say_why_and_decide_as_before(problem, tmp_path, monkeypatch):
@@ -114,6 +122,7 @@ def test_a_gate_counts_what_it_decides_and_commands_show_what_became_of_it(
     engine.dispose()
     shown = run("monitors", database=database).output
     assert "1,000" in shown
+    assert re.search(r"^moved +\d+ [+-]\d\.\d\d \(", shown, re.MULTILINE)
     assert "no label of the audit counts yet" in shown
     (found,) = json.loads(run("monitors", "--json", database=database).output)["monitors"]
     assert found["objects"] == 1000

@@ -150,7 +150,7 @@ class TestTidy:
             for table in ("item", "payload"):
                 connection.execute(text(f"DROP TABLE {database.partition(table, this + 2)}"))
             connection.execute(text("DELETE FROM month WHERE number = :last"), {"last": this + 2})
-        assert tidy(engine, None, None) == ([], 0, 0, 0)
+        assert tidy(engine, None, None) == ([], 0, 0, 0, 0)
         assert months_before(engine, this + 9)[-1] == month_name(this + 2)
         assert count(engine, "item") == 12
 
@@ -162,12 +162,12 @@ class TestTidy:
         assert planned.months == [month_name(this - 5), month_name(this - 3)]
         assert count(engine, "item") == 30
         done = tidy(engine, 2, None)
-        assert done == (*planned[:3], 12)
+        assert done == (*planned[:3], 12, 0)
         assert (count(engine, "item"), count(engine, "example")) == (18, 4)
-        assert to_tidy(engine, 2, 3) == ([], 2, 0, None)
-        assert tidy(engine, 2, 3) == ([], 2, 0, 0)
+        assert to_tidy(engine, 2, 3) == ([], 2, 0, None, 0)
+        assert tidy(engine, 2, 3) == ([], 2, 0, 0, 0)
         assert rows_of(engine, "SELECT DISTINCT id >> 40 FROM example") == [(this - 3,)]
-        assert tidy(engine, 0, 0) == ([month_name(this - i) for i in (2, 1)], 6, 0, 12)
+        assert tidy(engine, 0, 0) == ([month_name(this - i) for i in (2, 1)], 6, 0, 12, 0)
         assert (count(engine, "item"), count(engine, "example")) == (6, 0)
         for table in ("remark", "context_key"):
             assert rows_of(engine, f"SELECT item FROM {table} WHERE item < {this << 40}") == []
@@ -241,16 +241,58 @@ class TestTidyCommand:
                 connection.execute(text("DROP OWNED BY visitor"))
                 connection.execute(text("DROP ROLE visitor"))
 
+    def test_events_go_but_for_those_that_webhooks_need(self, engine, monkeypatch):
+        def age(days, kinds=("a", "b", "c", "d", "e")):
+            with engine.begin() as connection:
+                sql = (
+                    "UPDATE event SET written_at = now() - make_interval(days => :days) WHERE kind = ANY(:k)"
+                )
+                connection.execute(text(sql), {"days": days, "k": list(kinds)})
+
+        def left():
+            return "".join(row[0] for row in rows_of(engine, "SELECT kind FROM event ORDER BY 1"))
+
+        def at(table, kind, **more):
+            columns = "".join(f", {name}" for name in more)
+            values = "".join(f", :{name}" for name in more)
+            with engine.begin() as connection:
+                sql = f"""INSERT INTO {table} (target, transaction, number, place{columns})
+                SELECT 'soc', transaction, number, 1{values} FROM event WHERE kind = :kind"""
+                connection.execute(text(sql), {"kind": kind, **more})
+
+        for table in ("delivery", "webhook", "event"):
+            with engine.begin() as connection:
+                connection.execute(text(f"DELETE FROM {table}"))
+        for kind in "abcdef":
+            with engine.begin() as connection:
+                connection.execute(text("INSERT INTO event (kind, items) VALUES (:k, '{1}')"), {"k": kind})
+        monkeypatch.setattr(retention, "_STEP", 1)
+        age(10)
+        assert tidy(engine, None, None).events == 0
+        assert tidy(engine, None, None, 11).events == 0
+        at("webhook", "d")  # has read up to d, perhaps not all items of it
+        at("delivery", "b", dead=True)
+        assert to_tidy(engine, None, None, 9).events == 2
+        assert tidy(engine, None, None, 9).events == 2
+        assert left() == "bdef"
+        drop_months(engine, month_of(this_month(engine)))
+        assert left() == "bdef"
+        with engine.begin() as connection:
+            connection.execute(text("DELETE FROM webhook"))
+            connection.execute(text("DELETE FROM delivery"))
+        assert tidy(engine, None, None, 9).events == 3
+        age(10, "f")
+        assert tidy(engine, None, None, 0).events == 0  # the order goes on from the newest
+        assert left() == "f"
+
     def test_the_command(self, run, given, engine, this, monkeypatch):  # noqa: F811
         with engine.begin() as connection:
             make_month(connection, this - 3)
-        nothing = (
-            "months dropped: none; examples deleted: 0; processes forgotten: 0; identities forgotten: 0.\n"
-        )
-        assert run("tidy").stderr == nothing
+        done = "examples deleted: 0; processes forgotten: 0; events deleted: 0"
+        assert run("tidy").stderr == f"months dropped: none; {done}; identities forgotten: 0.\n"
         monkeypatch.setenv("TRANSCENDENT_GATE_KEEP_MONTHS", "2")
         monkeypatch.setenv("TRANSCENDENT_GATE_DELETABLE_CONTEXT", "host")
-        said = f"months dropped: {month_name(this - 3)}; examples deleted: 0; processes forgotten: 0"
+        said = f"months dropped: {month_name(this - 3)}; {done}"
         assert run("tidy", "--dry-run").stderr == f"would do: {said}.\n"
         assert rows_of(engine, "SELECT name FROM context_field") == []
         assert run("tidy").stderr == f"{said}; identities forgotten: 0.\n"

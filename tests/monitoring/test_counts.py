@@ -1,14 +1,17 @@
 """Drift monitors that are fed with counts."""
 
+import warnings
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
-from tests.monitoring.test_drift import objects
+from tests.monitoring.answers import objects
 from transcendent import InductiveEvaluator, RejectionBudget, ScoreEvaluator
+from transcendent.evaluators import base
 from transcendent.monitoring import DriftMonitor
 
 
@@ -30,6 +33,27 @@ def test_observing_decides_and_adds_nothing(judge):
     assert np.array_equal(observed.cells % 2 == 1, decided.rejected)
     some = observed[[5, 3]]
     assert some.cells.tolist() == observed.cells[[5, 3]].tolist()
+
+
+@pytest.mark.parametrize("rows_in_a_chunk", [1 << 17, 64])
+def test_rows_are_observed_as_they_are_decided_and_as_their_answers_are(monkeypatch, rows_in_a_chunk):
+    for name in ("_MIN_CHUNK", "_MAX_CHUNK"):
+        monkeypatch.setattr(base, name, rows_in_a_chunk)
+    X, y = make_classification(1500, n_informative=6, n_classes=3, random_state=0)
+    labels = np.array(["b", "c", "a"])[y]
+    fitted = InductiveEvaluator(LogisticRegression(), random_state=0, verbose=False).fit(
+        X[:1000], labels[:1000]
+    )
+    monitor, rows = DriftMonitor.of(fitted), X[1000:]
+    observed, by_answers = monitor.observe(rows), monitor.observe(fitted.answer(rows))
+    for name, column in fitted.decide(rows).columns().items():
+        assert np.array_equal(observed.columns()[name], column), name
+    for name, column in by_answers.columns().items():
+        assert np.array_equal(observed.columns()[name], column), name
+    framed = pd.DataFrame(rows, index=range(7, 507))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit had no names
+        assert monitor.observe(framed).index.equals(framed.index)
 
 
 def test_objects_one_by_one_and_as_counts_are_the_same_but_for_their_order(judge):

@@ -12,6 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
+from tests.monitoring.answers import objects
 from transcendent import (
     Answers,
     CrossConformalEvaluator,
@@ -28,13 +29,6 @@ from transcendent.measures.combined import CombinedMeasure
 from transcendent.monitoring import DriftMonitor, HarmMonitor
 from transcendent.monitoring.movers import Features
 from transcendent.thresholds.guaranteed import held_out_mask
-
-
-def objects(rng, n, shift=0.0):
-    """Answers of a detector that errs, with a rare class, and true labels."""
-    y = (rng.random(n) < 0.2).astype(int)
-    suspicion = np.where(y == 1, 0.8, -0.8) + rng.normal(size=n) + shift
-    return Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion])), y
 
 
 @pytest.fixture(scope="module")

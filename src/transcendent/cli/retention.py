@@ -25,7 +25,7 @@ def tidy(
     from transcendent.gate.settings import read_settings
 
     settings = read_settings(database=database)
-    kept = settings.keep_months, settings.keep_examples_months
+    kept = settings.keep_months, settings.keep_examples_months, settings.keep_events_days
     with opened(settings.database.get_secret_value()) as engine:
         if dry_run:
             console.say(f"would do: {to_tidy(engine, *kept)}")

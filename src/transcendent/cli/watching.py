@@ -57,12 +57,19 @@ def _in_lines(found: dict[str, Any], promised: float | None) -> str:
         watched["objects"] = f"{n:,}"
         watched["evidence_of_drift"] = f"e^{found['log_value']:.1f}, alarm at e^{math.log(THRESHOLD):.1f}"
         watched["below_thresholds"] = f"{rejected / n:.1%}{limit}" if n else "nothing decided yet"
+        watched["moved"] = "; ".join(map(_moved_in_words, found["moved"][:5])) or None
     return showing.lines(
         deployment=f"{found['deployment']} ({found['action']}), model {found['model'][:12]}",
         **watched,
         harm="no promised_error is set" if promised is None else _harm_in_words(found["harm"], promised),
         alarms=", ".join(found["alarms"]) or "none",
     )
+
+
+def _moved_in_words(moved: dict[str, Any]) -> str:
+    if moved["moved"] is None:
+        return f"{moved['feature']} (now always missing)"
+    return f"{moved['feature']} {moved['moved']:+.2f} ({moved['fit']:.4g} → {moved['now']:.4g})"
 
 
 def _harm_in_words(harm: dict[str, Any], promised: float) -> str:
@@ -92,11 +99,12 @@ def alarms(context: typer.Context, database: Database = None, as_json: AsJson = 
             f"{each['raised_at']:%Y-%m-%d %H:%M}",
             f"{each['at']:,}",
             f"e^{each['log_value']:.1f}",
+            ", ".join(str(moved["feature"]) for moved in each["moved"][:3]),
             "" if each["acknowledged_at"] is None else f"{each['acknowledged_by']}: {each['reason']}",
         )
         for each in found
     ]
-    head = ("alarm", "deployment", "kind", "raised", "at", "evidence", "acknowledged")
+    head = ("alarm", "deployment", "kind", "raised", "at", "evidence", "moved", "acknowledged")
     text = Listing(head, rows).as_text() if rows else "no alarms."
     showing.show(text, {"alarms": found}, as_json)
 

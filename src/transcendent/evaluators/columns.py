@@ -1,4 +1,4 @@
-"""The columns of training rows: their types, and the smallest and largest number in each."""
+"""The columns of training rows: their types, ranges, means and standard deviations."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,8 +6,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from transcendent._utils.arrays import AnyArray, FloatArray, column_names, is_missing, take_column
+from transcendent._utils.arrays import (
+    AnyArray,
+    FloatArray,
+    chunks,
+    column_names,
+    divide,
+    is_missing,
+    take_column,
+)
 
+_MAX_CELLS = 1 << 20
 _TEXT_TYPES = ("str", "string", "category")
 
 
@@ -23,30 +32,34 @@ class FittedColumns:
         The types of these columns; ``"object|None"`` if missing values are None instead of NaN.
     low, high : array of shape (columns,)
         The smallest and the largest number of each column, 0 included if rows are sparse; NaN if it has none.
+    mean, deviation : array of shape (columns,) or None
+        The mean and the standard deviation of the finite numbers of each column; NaN if it has none. None in
+        artifacts that do not have them.
     """
 
     kinds: list[str]
     dtypes: list[str]
     low: FloatArray
     high: FloatArray
+    mean: FloatArray | None = None
+    deviation: FloatArray | None = None
 
     @classmethod
     def of(cls, X: Any) -> "FittedColumns | None":
         """Return the columns of rows, None if rows have no columns of known types, such as texts."""
         if sp.issparse(X):
-            return cls([], [], *_sparse_range(X))
+            return cls([], [], *_sparse_range(X), *_sparse_moments(X))
         if column_names(X) is None:
             array = np.asarray(X) if isinstance(X, np.ndarray | list | tuple) else np.empty(0)
             numbers = array.ndim == 2 and array.dtype.kind in "biuf"
-            return cls([], [], *_range(array)) if numbers else None
+            return cls([], [], *_range(array), *_moments(array)) if numbers else None
         columns = [take_column(X, j) for j in range(X.shape[1])]
         types = [str(dtype) for dtype in X.dtypes] if hasattr(X, "iloc") else [""] * len(columns)
         kinds, dtypes = zip(*map(_kind_and_type, columns, types), strict=True) if columns else ((), ())
-        ranges = [
-            _range(_numbers(column, kind)[:, None]) for column, kind in zip(columns, kinds, strict=True)
-        ]
-        low, high = (np.concatenate([np.empty(0), *(each[i] for each in ranges)]) for i in (0, 1))
-        return cls(list(kinds), list(dtypes), low, high)
+        rows = [_numbers(*each)[:, None] for each in zip(columns, kinds, strict=True)]
+        found = [(*_range(each), *_moments(each)) for each in rows]
+        ranges = (np.concatenate([np.empty(0), *(each[i] for each in found)]) for i in range(4))
+        return cls(list(kinds), list(dtypes), *ranges)
 
 
 def _kind_and_type(column: AnyArray, dtype: str) -> tuple[str, str]:
@@ -82,6 +95,36 @@ def _range(numbers: AnyArray) -> tuple[FloatArray, FloatArray]:
     if not len(values):
         return np.full(values.shape[1], np.nan), np.full(values.shape[1], np.nan)
     return np.fmin.reduce(values), np.fmax.reduce(values)
+
+
+def _moments(numbers: AnyArray) -> tuple[FloatArray, FloatArray]:
+    mean = _mean(numbers, np.zeros(numbers.shape[1]), 1)
+    return mean, np.sqrt(_mean(numbers, mean, 2))
+
+
+def _mean(numbers: AnyArray, centre: FloatArray, power: int) -> FloatArray:
+    """Return the mean of the powers of distances from a centre, of the finite numbers in each column."""
+    n, total = np.zeros((2, len(centre)))
+    for rows in chunks(len(numbers), max(1, _MAX_CELLS // max(len(centre), 1))):
+        part = numbers[rows].astype(np.float64, copy=False)
+        known = np.isfinite(part)
+        n += known.sum(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total += np.where(known, (part - centre) ** power, 0.0).sum(axis=0)
+    return divide(total, n)
+
+
+def _sparse_moments(X: Any) -> tuple[FloatArray, FloatArray]:
+    """Return mean and standard deviation of each column, with the zeros that are not stored."""
+    n, width = X.shape
+    known = np.isfinite(X.data) if X.dtype.kind in "biuf" else np.zeros(len(X.data), dtype=bool)
+    values, columns = X.data[known].astype(np.float64), X.indices[known]
+    stored = np.bincount(columns, minlength=width)
+    zeros = n - np.bincount(X.indices, minlength=width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = divide(np.bincount(columns, values, minlength=width), stored + zeros)
+        squares = np.bincount(columns, (values - mean[columns]) ** 2, minlength=width) + zeros * mean**2
+        return mean, np.sqrt(divide(squares, stored + zeros))
 
 
 def _sparse_range(X: Any) -> tuple[FloatArray, FloatArray]:

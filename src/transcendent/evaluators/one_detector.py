@@ -1,12 +1,13 @@
 """The base class of evaluators with one detector and one judge."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
-from transcendent._utils.arrays import FloatArray
+from transcendent._utils.arrays import FloatArray, IntArray
 from transcendent.decisions import Answers, index_of
 from transcendent.evaluators.base import Columns
 from transcendent.evaluators.learning import LearningEvaluator
@@ -28,6 +29,13 @@ class OneDetectorEvaluator(LearningEvaluator):
     def _answer(self, X: Any) -> Columns:
         codes, scores = self.detectors_[0].answer(X)
         return {"labels": self.classes_[codes], "scores": scores}
+
+    def judge_by(self, judge: Callable[[IntArray, FloatArray], Columns], X: Any) -> Columns:
+        """Return the columns that ``judge`` makes of the detector's answers, in chunks of rows.
+
+        It is called with labels, as positions in ``classes_``, and scores.
+        """
+        return self._in_chunks(X, lambda rows: judge(*self.detectors_[0].answer(rows)), "deciding")
 
     def _fitting(self) -> AbstractContextManager[None]:
         """Show that the detector is being fitted, if it takes long."""

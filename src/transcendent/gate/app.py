@@ -27,7 +27,7 @@ from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.disagreements import Comparisons
 from transcendent.gate.events import CursorError, Events, resume_order
-from transcendent.gate.folding import Folding
+from transcendent.gate.folding import Folding, list_monitors
 from transcendent.gate.following import Follower
 from transcendent.gate.intake import audit_secret, register
 from transcendent.gate.metrics import Metrics
@@ -151,7 +151,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
-    metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items))
+    metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items, engines.probing))
     folding = Folding(engines.following, service.monitored, settings.promised_error)
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
@@ -183,18 +183,22 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine.dispose()
 
 
-def _observe(metrics: Metrics, service: Service, readiness: Readiness, items: Quarantine) -> None:
-    """Set the gauges; without its database, a gate shows nothing about the queue."""
+def _observe(
+    metrics: Metrics, service: Service, readiness: Readiness, items: Quarantine, engine: Engine
+) -> None:
+    """Set the gauges; without its database, a gate shows nothing about the queue and the monitors."""
     if (serving := service.serving) is not None:
         model, cutoff = serving.model, None if serving.traffic is None else serving.traffic.cutoff
         metrics.show_model(model.digest, model.classes, None if model.rule is None else model.rule.rate)
         if cutoff is not None:
             metrics.show_cutoff(model.digest, cutoff.rank, cutoff.share)
     metrics.show_ready(ready := readiness.problem() is None)
-    metrics.hide_queue()
+    metrics.hide_stored()
     if ready:
         with suppress(SQLAlchemyError, psycopg.Error):
             metrics.show_queue(*items.queue())
+            with engine.connect() as connection:
+                metrics.show_monitors(list_monitors(connection, served=True))
 
 
 def _serve_models(

@@ -66,6 +66,10 @@ _COUNTED: dict[str, tuple[str, str]] = {
         f"SELECT count(*) {_LEFT.format('remark')}",
         "no deletion of an object finds them; --repair deletes them.",
     ),
+    "reasons of other systems whose item is gone": (
+        f"SELECT count(*) {_LEFT.format('outside_reason')}",
+        "no deletion of an object finds them; --repair deletes them.",
+    ),
     "context keys whose item is gone": (
         f"SELECT count(*) {_LEFT.format('context_key')}",
         "they are hashes of contexts; --repair deletes them.",
@@ -160,8 +164,8 @@ def _repair(connection: Connection) -> None:
     for month in unnoted:
         connection.execute(text("INSERT INTO month VALUES (:month)"), {"month": month})
     connection.execute(text(f"DELETE {_LOST}"), {"lacking": lacking})
-    for sql in (_LEFT.format("remark"), _LEFT.format("context_key")):
-        connection.execute(text(f"DELETE {sql}"), {"lacking": lacking})
+    for table in ("remark", "outside_reason", "context_key"):
+        connection.execute(text(f"DELETE {_LEFT.format(table)}"), {"lacking": lacking})
     connection.execute(text(f"DELETE {_TWICE}"))
     connection.execute(text(_IDENTIFY))
     connection.execute(text("DELETE FROM tally"))

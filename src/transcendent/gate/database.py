@@ -280,6 +280,7 @@ _NEEDED = {
     "month": ("SELECT",),
     "opinion": ("SELECT", "INSERT"),
     "outside_label": ("SELECT", "INSERT"),
+    "outside_reason": ("SELECT", "INSERT"),
     "payload": ("SELECT", "INSERT", "UPDATE"),
     "process": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "ranks": ("SELECT", "INSERT", "DELETE"),
@@ -441,11 +442,21 @@ def drop_months(engine: Engine, before: int) -> list[str]:
     return dropped
 
 
+# Events stay while a webhook has not read them, or has not delivered them. The newest one stays in any case:
+# after a restore on another server, the order goes on from there.
+OLD_EVENTS = """
+FROM event WHERE written_at < {}
+    AND (transaction, number) < (SELECT transaction, number FROM event ORDER BY 1 DESC, 2 DESC LIMIT 1)
+    AND NOT EXISTS (SELECT FROM webhook
+        WHERE (webhook.transaction, webhook.number) <= (event.transaction, event.number))
+    AND NOT EXISTS (SELECT FROM delivery
+        WHERE (delivery.transaction, delivery.number) = (event.transaction, event.number))
+"""
 # Counts and items of shadows go by the same hours, so that those that stay belong together.
 _FIRST_HOUR = "extract(epoch FROM CAST(:first AS timestamptz)) / 3600"
 # A budget continues from the newest cutoff of its model, however old that is.
 _DROP_COUNTS = (
-    "DELETE FROM event WHERE written_at < CAST(:first AS timestamptz)",
+    f"DELETE {OLD_EVENTS.format('CAST(:first AS timestamptz)')}",
     f"DELETE FROM shadow_counts WHERE hour < {_FIRST_HOUR}",
     f"DELETE FROM disagreement WHERE hour < {_FIRST_HOUR}",
     "DELETE FROM sender_day WHERE day < CAST(:first AS timestamptz) AT TIME ZONE 'UTC'",

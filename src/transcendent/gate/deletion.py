@@ -51,6 +51,7 @@ WHERE payload.id = ANY(:ids) AND identity.key = {KEY} AND identity.item = payloa
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
+    "reasons": "DELETE FROM outside_reason WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
     "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
@@ -157,6 +158,6 @@ def _delete(connection: Connection, ids: list[int], deletion: int) -> Deleted:
     if connection.execute(text(_HAS_DELIVERIES)).scalar_one():
         connection.execute(text(_DELIVERIES), given)
     counts = {name: connection.execute(text(sql), given).rowcount for name, sql in _ROWS.items()}
-    deleted = Deleted(counts["payloads"], counts["examples"], counts["notes"])
+    deleted = Deleted(counts["payloads"], counts["examples"], counts["notes"] + counts["reasons"])
     connection.execute(text(_COUNT), {**deleted._asdict(), "deletion": deletion})
     return deleted

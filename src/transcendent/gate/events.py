@@ -44,6 +44,11 @@ SELECT item.id AS item, payload.object_id, payload.sender, item.received_at, pay
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids)
 """
+# Reasons can be deleted, events cannot: they name the labels that have them.
+_REASONS = {
+    "labels": "SELECT label, reason FROM remark WHERE label = ANY(:ids) AND reason IS NOT NULL",
+    "outside": "SELECT outside, reason FROM outside_reason WHERE outside = ANY(:ids)",
+}
 # Events of transactions that the server has not reached yet were written by another one, and restored here.
 _RESTORED = """
 SELECT max(transaction) >= (
@@ -126,7 +131,8 @@ class Events:
         if ids:
             found = connection.execute(text(_ITEMS), {"ids": ids}).mappings()
         items = {row["item"]: self._item(row) for row in found}
-        return [_event(row, items.get(row["item"])) for row in rows]
+        details = _with_reasons(connection, rows)
+        return [_event(row, items.get(row["item"]), each) for row, each in zip(rows, details, strict=True)]
 
     def _item(self, row: Any) -> dict[str, Any]:
         item = dict(row)
@@ -168,7 +174,22 @@ def _place(row: Any) -> Cursor:
     return Cursor(row["transaction"], row["number"], row["place"])
 
 
-def _event(row: Any, item: dict[str, Any] | None) -> dict[str, Any] | None:
+def _with_reasons(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the details of events, with the reasons of labels that still have them."""
+    details = [dict(row["detail"]) for row in rows]
+    for table, sql in _REASONS.items():
+        named = {i: each.pop(table) for i, each in enumerate(details) if table in each}
+        # An event has the number of a label for each of its items.
+        labels = {i: numbers[rows[i]["place"] - 1] for i, numbers in named.items()}
+        if labels:
+            found = connection.execute(text(sql), {"ids": list(labels.values())})
+            known = {row[0]: row[1] for row in found}
+            for i, label in labels.items():
+                details[i] |= {"reason": known[label]} if label in known else {}
+    return details
+
+
+def _event(row: Any, item: dict[str, Any] | None, detail: dict[str, Any]) -> dict[str, Any] | None:
     """Return an event; None if it is a rejection, which is its item's row, and the item is gone."""
     if row["kind"] == "rejected" and item is None:
         return None
@@ -177,5 +198,5 @@ def _event(row: Any, item: dict[str, Any] | None) -> dict[str, Any] | None:
         "id": str(_place(row)),
         "type": row["kind"],
         "timestamp": _as_text(row["written_at"]),
-        "data": {**about, **row["detail"]},
+        "data": {**about, **detail},
     }

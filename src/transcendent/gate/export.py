@@ -20,13 +20,13 @@ from transcendent.tables.layout import Layout
 
 _ROWS = 5000
 # Objects of dropped months come first: they have the smallest ids, so that all rows are in the order of ids.
+# An accepted object with a rank of 1 or more was kept because a shadow disagreed: it is not of the audit.
 _SOURCES = (
     "example",
     """(SELECT payload.*, item.received_at, item.model, payload.accepted AND item.rank >= 1 AS disagreed
     FROM item JOIN payload ON payload.id = item.id
     WHERE item.state = 1)""",
 )
-# An accepted object with a rank of 1 or more was kept because a shadow disagreed: it is not of the audit.
 # The types in the fit may differ: numbers are numbers.
 _SAME_COLUMNS = """(CAST(:columns AS jsonb) IS NULL
     OR model.features - 'dtypes' = CAST(:columns AS jsonb) - 'dtypes')"""
@@ -35,7 +35,7 @@ _SAME_COLUMNS = """(CAST(:columns AS jsonb) IS NULL
 _LABELLED = f"""
 SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
     kept.accepted AND NOT kept.disagreed AND outside.source IS NULL AS audited,
-    kept.received_at, last.written_at AS labelled_at, last.author, last.reason, remark.note, outside.source,
+    kept.received_at, last.written_at AS labelled_at, last.author, remark.reason, remark.note, outside.source,
     model.digest AS model, model.features->'count' AS width, kept.id AS item,
     kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
 FROM {{}} AS kept JOIN model ON model.id = kept.model
@@ -47,12 +47,13 @@ WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model) AND {_SAM
 # The last label of another system, if it is to teach and analysts have not labelled the item.
 _OUTSIDE = f"""
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
-    false AS audited, item.received_at, last.written_at AS labelled_at, last.author, last.reason,
+    false AS audited, item.received_at, last.written_at AS labelled_at, last.author, said.reason,
     NULL AS note, last.source,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
 JOIN item ON item.id = last.item JOIN payload ON payload.id = last.item JOIN model ON model.id = item.model
+LEFT JOIN outside_reason AS said ON said.outside = last.id
 WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
 """

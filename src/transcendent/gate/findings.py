@@ -80,15 +80,15 @@ def as_ocsf(event: dict[str, Any]) -> str | None:
 def as_ecs(event: dict[str, Any]) -> str:
     """Return an event with the fields of the Elastic Common Schema; the gate's own are in `transcendent`."""
     kind, data = event["type"], event["data"]
-    of_item = "item" in data
+    is_change = kind == "deployed"
     told: dict[str, Any] = {
         "@timestamp": event["timestamp"],
         "ecs": {"version": _ECS_VERSION},
         "event": {
             "id": event["id"],
             "kind": "alert" if kind in _SEVERITIES else "event",
-            "category": ["intrusion_detection" if of_item else "configuration"],
-            "type": ["info" if of_item else "change"],
+            "category": ["configuration" if is_change else "intrusion_detection"],
+            "type": ["change" if is_change else "info"],
             "action": kind,
             "dataset": "transcendent.gate",
             "provider": "transcendent",

@@ -6,14 +6,16 @@ with that number. So the evidence depends neither on the number of processes nor
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 
+from transcendent._utils.arrays import AnyArray
 from transcendent.gate.auditing import harm_in
-from transcendent.gate.minutes import STORED
+from transcendent.gate.minutes import STORED, Counts, counts_of
 from transcendent.gate.model import Model
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.processes import LIVE
@@ -30,16 +32,16 @@ _LOCK = """
 SELECT set_config('idle_in_transaction_session_timeout', '60s', true), pg_try_advisory_xact_lock(3, 0) AS free
 """
 _START = "INSERT INTO monitor (deployment, problem) VALUES (:deployment, :problem) ON CONFLICT DO NOTHING"
-_KNOWN = "SELECT folded, state, problem, audited FROM monitor WHERE deployment = :deployment"
+_KNOWN = "SELECT folded, state, sums, problem, audited FROM monitor WHERE deployment = :deployment"
 # A process that has not flushed yet closes no minute.
 _NEXT = """
 SELECT min(minute) FROM minute_counts WHERE deployment = :deployment AND minute > :folded AND minute <= (
     SELECT min(coalesce(flushed, -1)) FROM process WHERE seen_at > now() - make_interval(secs => :live))
 """
-_COUNTS = "SELECT cells, counts FROM minute_counts WHERE deployment = :deployment AND minute = :minute"
+_COUNTS = "SELECT cells, counts, sums FROM minute_counts WHERE deployment = :deployment AND minute = :minute"
 _STORE = """
 UPDATE monitor SET folded = :minute, folded_at = now(), state = :state, objects = :objects,
-    rejected = :rejected, expected = :expected, log_value = :log_value
+    rejected = :rejected, expected = :expected, log_value = :log_value, sums = :sums, moved = :moved
 WHERE deployment = :deployment
 """
 _OUTDATED = "DELETE FROM minute_counts WHERE deployment = :deployment AND minute <= :minute"
@@ -49,10 +51,15 @@ _LABELS = "SELECT coalesce(max(id), 0) || ' ' || (now() AT TIME ZONE 'UTC')::dat
 _AUDITED = "UPDATE monitor SET audited = :audited WHERE deployment = :deployment"
 _LIST = """
 SELECT monitor.deployment, model.digest AS model, deployment.action, objects, rejected, expected,
-    monitor.log_value, problem, folded_at, array(SELECT kind FROM alarm
-        WHERE alarm.deployment = monitor.deployment ORDER BY id) AS alarms
+    monitor.log_value, moved, problem, folded_at, array(SELECT kind FROM alarm
+        WHERE alarm.deployment = monitor.deployment ORDER BY id) AS alarms,
+    array(SELECT kind FROM alarm WHERE alarm.deployment = monitor.deployment
+        AND acknowledged_at IS NOT NULL ORDER BY id) AS acknowledged
 FROM monitor JOIN deployment ON deployment.id = monitor.deployment
-JOIN model ON model.id = deployment.model ORDER BY monitor.deployment
+JOIN model ON model.id = deployment.model
+WHERE NOT :served OR monitor.deployment IN (
+    SELECT deployment FROM process WHERE seen_at > now() - make_interval(secs => :live))
+ORDER BY monitor.deployment
 """
 
 
@@ -102,10 +109,10 @@ class Folding:
                     connection.execute(text(_START), given)
                 self._started.add(deployment)
             for _ in range(_MAX_FOLDED):
-                if not self._fold_next(deployment, model.rejector):
+                if not self._fold_next(deployment, model):
                     break
 
-    def _fold_next(self, deployment: int, rejector: Any) -> bool:
+    def _fold_next(self, deployment: int, model: Model) -> bool:
         """Fold the next minute of a deployment; return False if there is none."""
         with self._engine.begin() as connection:
             if not connection.execute(text(_LOCK)).one().free:
@@ -118,21 +125,31 @@ class Folding:
             minute = connection.execute(text(_NEXT), {**of, "folded": known.folded, "live": LIVE}).scalar()
             if minute is None:
                 return False
-            counts: Counter[int] = Counter()
-            for cells, numbers in connection.execute(text(_COUNTS), {**of, "minute": minute}):
-                counts.update(dict(zip(cells, numbers, strict=True)))
+            counts = Counts(sums=None if known.sums is None else np.array(known.sums))
+            for row in connection.execute(text(_COUNTS), {**of, "minute": minute}):
+                own = counts_of(row)
+                counts.add(own.cells, own.sums)
             try:
-                after, alarms = fold(rejector, known.state, minute, counts)
+                after, alarms = fold(model.rejector, known.state, minute, counts.cells)
             except ValueError as error:  # such as a state that another version has written
                 connection.execute(text(_FAILED), {**of, "problem": str(error)})
                 return False
-            self._store(connection, deployment, minute, after)
+            moved = [] if model.watched is None or counts.sums is None else model.watched.moved(counts.sums)
+            self._store(connection, deployment, minute, after, counts.sums, moved)
             for kind, alarm in alarms.items():
-                raise_alarm(connection, deployment, kind, alarm)
+                raise_alarm(connection, deployment, kind, alarm, moved)
             connection.execute(text(_OUTDATED), {**of, "minute": minute - STORED})
         return True
 
-    def _store(self, connection: Connection, deployment: int, minute: int, monitor: DriftMonitor) -> None:
+    def _store(
+        self,
+        connection: Connection,
+        deployment: int,
+        minute: int,
+        monitor: DriftMonitor,
+        sums: AnyArray | None,
+        moved: list[dict[str, Any]],
+    ) -> None:
         rejections = monitor.rejections
         given = {
             "objects": monitor.n,
@@ -140,6 +157,8 @@ class Folding:
             "expected": rejections.expected,
             "log_value": monitor.log_value,
             "state": monitor.to_json(),
+            "sums": None if sums is None else sums.tolist(),
+            "moved": Jsonb(moved),
         }
         connection.execute(text(_STORE), {"deployment": deployment, "minute": minute, **given})
 
@@ -158,6 +177,7 @@ class Folding:
         connection.execute(text(_AUDITED), {"deployment": deployment, "audited": now})
 
 
-def list_monitors(connection: Connection) -> list[dict[str, Any]]:
-    """Return the monitors of all deployments, oldest first."""
-    return [dict(row) for row in connection.execute(text(_LIST)).mappings()]
+def list_monitors(connection: Connection, *, served: bool = False) -> list[dict[str, Any]]:
+    """Return the monitors of all deployments, or of those that running gates serve, oldest first."""
+    found = connection.execute(text(_LIST), {"served": served, "live": LIVE})
+    return [dict(row) for row in found.mappings()]

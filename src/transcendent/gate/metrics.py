@@ -27,6 +27,7 @@ PREFIX = "transcendent_gate_"
 KNOWN_FOR = 1  # seconds for which gauges are reused
 TIERS = ("audit", "rejected", "skipped")
 """Names of the tiers of the queue, in the order of claims."""
+ALARMS = ("drift", "rejections", "harm")
 _DIGITS = 12  # of a model's digest
 _DECISIONS = ("/v1/decisions", (200, 422, 503))
 
@@ -100,6 +101,17 @@ class Metrics:
         self._share = self.gauge(
             "cutoff_tied_ratio", "Share of the objects that tie with the cutoff that is rejected.", "model"
         )
+
+        of = "deployment", "model"
+        self._evidence = self.gauge("drift_log_evidence", "Logarithm of the evidence of drift.", *of)
+        self._monitored = self.gauge("monitored_objects", "Objects that the drift monitor has seen.", *of)
+        self._below = self.gauge(
+            "below_thresholds_ratio", "Share of these that the evaluator's own thresholds reject.", *of
+        )
+        self._expected = self.gauge(
+            "below_thresholds_expected_ratio", "Highest such share that calibration explains.", *of
+        )
+        self._alarms = self.gauge("alarms", "Alarms that stand, new or acknowledged.", *of, "kind", "state")
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(PREFIX + name, about, labels, registry=self.registry)
@@ -200,7 +212,23 @@ class Metrics:
             self._waiting.labels(name).set(waiting.get(tier, 0))
             self._oldest.labels(name).set(ages.get(tier, 0))
 
-    def hide_queue(self) -> None:
-        """Show nothing about the queue, since the database cannot be read."""
-        for gauge in (self._waiting, self._oldest):
+    def show_monitors(self, monitors: Sequence[Mapping[str, Any]]) -> None:
+        """Show what the monitors of deployments have seen."""
+        for each in monitors:
+            of = str(each["deployment"]), each["model"][:_DIGITS]
+            if each["problem"] is None:
+                self._evidence.labels(*of).set(each["log_value"])
+                self._monitored.labels(*of).set(each["objects"])
+            if each["objects"]:
+                self._below.labels(*of).set(each["rejected"] / each["objects"])
+                self._expected.labels(*of).set(each["expected"])
+            for kind in ALARMS:
+                known = kind in each["acknowledged"]
+                self._alarms.labels(*of, kind, "new").set(kind in each["alarms"] and not known)
+                self._alarms.labels(*of, kind, "acknowledged").set(known)
+
+    def hide_stored(self) -> None:
+        """Show nothing of what the database says, such as while it cannot be read."""
+        monitors = self._evidence, self._monitored, self._below, self._expected, self._alarms
+        for gauge in (self._waiting, self._oldest, *monitors):
             gauge.clear()

@@ -1,4 +1,4 @@
-"""Counts of what a gate decided, by minute and deployment, for the monitors.
+"""Counts of what a gate decided, and sums of its features, by minute and deployment, for the monitors.
 
 Requests only add to counts in memory; every few seconds they are flushed to the database. A row belongs to
 one process, minute and deployment, and is replaced as a whole by a larger one. So a flush may be repeated,
@@ -7,14 +7,20 @@ even if nobody knows whether it was committed.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
+from typing import Any
 from uuid import UUID
 
+import numpy as np
 from sqlalchemy import Connection, Engine, text
+
+from transcendent._utils.arrays import AnyArray
+from transcendent.gate.moving import Part, Watched
 
 EVERY = 5.0  # seconds between flushes: a process that is killed loses the counts of as many
 STORED = 1440  # minutes for which rows stay after they were folded, so that a process can tell what was
+_MAX_VALUES, _MAX_PARTS = 1 << 15, 1000  # of rows that wait to be added up: what a processor's cache holds
 _MAX_HELD = 60  # minutes with counts that are held while the database is away
 
 Key = tuple[int, int]
@@ -25,17 +31,62 @@ Key = tuple[int, int]
 _LOCK = "SELECT pg_advisory_xact_lock_shared(3, 0)"
 _FOLDED = "SELECT deployment, folded FROM monitor"
 _STORED = """
-SELECT cells, counts FROM minute_counts
+SELECT cells, counts, sums FROM minute_counts
 WHERE deployment = :deployment AND minute = :minute AND process = :process
 """
 _ADD = """
-INSERT INTO minute_counts AS known (deployment, minute, process, objects, cells, counts)
-VALUES (:deployment, :minute, :process, :objects, :cells, :counts)
+INSERT INTO minute_counts AS known (deployment, minute, process, objects, cells, counts, sums)
+VALUES (:deployment, :minute, :process, :objects, :cells, :counts, :sums)
 ON CONFLICT (deployment, minute, process) DO UPDATE
-SET objects = excluded.objects, cells = excluded.cells, counts = excluded.counts
+SET objects = excluded.objects, cells = excluded.cells, counts = excluded.counts, sums = excluded.sums
 WHERE excluded.objects > known.objects
 """
 _FLUSHED = "UPDATE process SET flushed = :minute WHERE id = :process AND flushed IS DISTINCT FROM :minute"
+
+
+class Counts:
+    """The number of objects in each cell, and sums of their features, if there are any."""
+
+    def __init__(self, cells: Mapping[int, int] | None = None, sums: AnyArray | None = None) -> None:
+        self.cells = Counter(cells or {})
+        self.sums = sums
+        self._waiting: list[Part] = []
+        self._values = 0
+
+    def add(self, cells: Iterable[int] | Mapping[int, int], sums: AnyArray | None) -> None:
+        """Add objects whose features have been added up."""
+        self.cells.update(cells)
+        self.sums = add_sums(self.sums, sums)
+
+    def observe(self, cells: Iterable[int], watched: Watched | None, parts: Sequence[Part]) -> None:
+        """Add objects. Their rows wait for others: adding up few takes NumPy as long as deciding them."""
+        self.cells.update(cells)
+        if watched is None:
+            return
+        self._waiting += parts
+        self._values += sum(part.cells for part in parts)
+        if self._values >= _MAX_VALUES or len(self._waiting) >= _MAX_PARTS:
+            self.add_up(watched)
+
+    def add_up(self, watched: Watched | None) -> None:
+        """Add up the features of rows that wait."""
+        if watched is not None and self._waiting:
+            self.sums = add_sums(self.sums, watched.sums(self._waiting))
+        self._waiting, self._values = [], 0
+
+    def without(self, known: "Counts") -> "Counts":
+        """Return what is left without other objects."""
+        sums = self.sums
+        if sums is not None and known.sums is not None:
+            sums = add_sums(sums, -known.sums)
+        return Counts(self.cells - known.cells, sums)
+
+
+def add_sums(one: AnyArray | None, other: AnyArray | None) -> AnyArray | None:
+    """Add up sums; what has none, or sums of other features, adds nothing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other if len(one) == len(other) else one
 
 
 class Minutes:
@@ -45,17 +96,25 @@ class Minutes:
         self._engine, self._process, self._clock = engine, process, clock
         self._lock = Lock()
         self._minute = 0
-        self._counts: dict[Key, Counter[int]] = {}
+        self._counts: dict[Key, Counts] = {}
+        self._watched: dict[int, Watched | None] = {}
 
-    def add(self, deployment: int, cells: Iterable[int]) -> None:
-        """Count objects that a deployment has decided, given by their cells (see `ObservedDecisions`)."""
+    def add(
+        self,
+        deployment: int,
+        cells: Iterable[int],
+        watched: Watched | None = None,
+        parts: Sequence[Part] = (),
+    ) -> None:
+        """Count objects that a deployment has decided: their cells (see `ObservedDecisions`) and rows."""
         with self._lock:
+            self._watched[deployment] = watched
             key = self._now(), deployment
             if key not in self._counts:
-                self._counts[key] = Counter()
+                self._counts[key] = Counts()
                 if len(self._counts) > _MAX_HELD:
                     del self._counts[min(self._counts)]
-            self._counts[key].update(cells)
+            self._counts[key].observe(cells, watched, parts)
 
     def flush(self) -> None:
         """Store the counts, and say up to which minute they are complete."""
@@ -64,9 +123,11 @@ class Minutes:
             folded = {row.deployment: row.folded for row in connection.execute(text(_FOLDED))}
             stored = self._stored(connection, folded)
             with self._lock:
+                for (_, deployment), own in self._counts.items():
+                    own.add_up(self._watched.get(deployment))
                 self._move_late(folded, stored)
                 now = self._now()
-                counts = {key: dict(own) for key, own in self._counts.items() if own}
+                counts = {key: Counts(own.cells, own.sums) for key, own in self._counts.items() if own.cells}
             if counts:
                 connection.execute(text(_ADD), [self._row(*each) for each in sorted(counts.items())])
             connection.execute(text(_FLUSHED), {"process": self._process, "minute": now - 1})
@@ -79,30 +140,37 @@ class Minutes:
         self._minute = max(self._minute, int(self._clock() // 60))
         return self._minute
 
-    def _row(self, key: Key, counts: Mapping[int, int]) -> dict[str, object]:
-        (minute, deployment), cells = key, sorted(counts)
-        numbers = [counts[cell] for cell in cells]
-        row = {"objects": sum(numbers), "cells": cells, "counts": numbers}
+    def _row(self, key: Key, counts: Counts) -> dict[str, object]:
+        (minute, deployment), cells = key, sorted(counts.cells)
+        numbers = [counts.cells[cell] for cell in cells]
+        sums = None if counts.sums is None else counts.sums.tolist()
+        row = {"objects": sum(numbers), "cells": cells, "counts": numbers, "sums": sums}
         return {"deployment": deployment, "minute": minute, "process": self._process, **row}
 
-    def _stored(self, connection: Connection, folded: Mapping[int, int]) -> dict[Key, Counter[int]]:
+    def _stored(self, connection: Connection, folded: Mapping[int, int]) -> dict[Key, Counts]:
         """Return what was folded of the minutes in memory that no longer take counts."""
         with self._lock:
             late = [key for key in self._counts if key[0] <= folded.get(key[1], -1)]
-        found: dict[Key, Counter[int]] = {}
+        found: dict[Key, Counts] = {}
         for minute, deployment in late:
             given = {"deployment": deployment, "minute": minute, "process": self._process}
             row = connection.execute(text(_STORED), given).first()
-            found[minute, deployment] = Counter(dict(zip(*row, strict=True)) if row else {})
+            found[minute, deployment] = counts_of(row) if row else Counts()
         return found
 
-    def _move_late(self, folded: Mapping[int, int], stored: Mapping[Key, Counter[int]]) -> None:
+    def _move_late(self, folded: Mapping[int, int], stored: Mapping[Key, Counts]) -> None:
         """Move what came too late for its minute to one that is open.
 
         Rows that were folded do not change any more. So it does not matter whether this flush is committed.
         """
         self._minute = max([self._minute, *(folded[deployment] + 1 for _, deployment in stored)])
         for key, known in stored.items():
-            rest, deployment = self._counts.pop(key) - known, key[1]
-            if rest and key[0] > folded[deployment] - STORED:  # of older ones, nobody knows what was folded
-                self._counts.setdefault((self._minute, deployment), Counter()).update(rest)
+            rest, deployment = self._counts.pop(key).without(known), key[1]
+            if rest.cells and key[0] > folded[deployment] - STORED:  # of older ones, nobody knows
+                self._counts.setdefault((self._minute, deployment), Counts()).add(rest.cells, rest.sums)
+
+
+def counts_of(row: Any) -> Counts:
+    """Return the counts of a row: cells, their numbers, and sums."""
+    cells, numbers, sums = row
+    return Counts(dict(zip(cells, numbers, strict=True)), None if sums is None else np.array(sums))

@@ -21,6 +21,7 @@ from transcendent.decisions import Budget, Decisions, declared
 from transcendent.errors import ArtifactError, CalibrationError
 from transcendent.gate.cutoff import Rule, sample_ranks
 from transcendent.gate.features import Group, ObjectProblem, Parsed, Problems, read_rows
+from transcendent.gate.moving import Watched
 from transcendent.gate.ranges import Ranges
 from transcendent.gate.scores import layout_of, read_scores
 from transcendent.judging.pvalues import credibility_and_confidence
@@ -43,7 +44,7 @@ class Model:
     is that of a budget: the rejector is then the one inside, and a cutoff decides what it rejects. ``ranges``
     are those of the features in the fit. ``scores`` are the columns of a rejector that judges scores.
     ``observer`` decides, and says what a drift monitor needs to know of each object; ``unmonitored`` says why
-    there is none.
+    there is none. ``watched`` are features that it compares with the fit.
     """
 
     rejector: Any
@@ -57,6 +58,7 @@ class Model:
     scores: ScoreColumns | None = None
     observer: DriftMonitor | None = None
     unmonitored: str | None = None
+    watched: Watched | None = None
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def read(self, objects: list[Any]) -> Parsed:
@@ -158,7 +160,8 @@ def load_model(
         forms = () if layout.documents else (False,) if layout.text else (False, True)
         needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in forms}
     ranges = Ranges(layout, fitted.columns)
-    return Model(*given, needed, rule, ranges, observer=observer, unmonitored=unmonitored)
+    watched = None if observer is None else Watched.of(layout, fitted)
+    return Model(*given, needed, rule, ranges, observer=observer, unmonitored=unmonitored, watched=watched)
 
 
 def _observer(rejector: Any) -> tuple[DriftMonitor | None, str | None]:

@@ -27,11 +27,21 @@ SELECT id, sender FROM payload
 WHERE hashtextextended(object_id, 0) = hashtextextended(:object, 0) AND object_id = :object
     AND (CAST(:sender AS text) IS NULL OR sender = :sender) ORDER BY id LIMIT :limit
 """
-_COLUMNS = "item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled"
-_BEFORE = f"SELECT {_COLUMNS}, action FROM outside_label WHERE item = :item ORDER BY id DESC LIMIT 1"
+_COLUMNS = "label, source, reason, teach, author, written_at, action IS NOT NULL AS settled"
+_BEFORE = f"""
+SELECT known.item, {_COLUMNS}, action FROM outside_label AS known
+LEFT JOIN outside_reason ON outside = known.id WHERE known.item = :item ORDER BY known.id DESC LIMIT 1
+"""
+# The reason is in a table of its own, which can be deleted: labels cannot.
 _ADD = f"""
-INSERT INTO outside_label (item, action, label, source, reason, teach, author)
-VALUES (:item, :action, :label, :source, :reason, :teach, :author) RETURNING {_COLUMNS}
+WITH added AS (
+    INSERT INTO outside_label (item, action, label, source, teach, author)
+    VALUES (:item, :action, :label, :source, :teach, :author) RETURNING *
+), said AS (
+    INSERT INTO outside_reason (outside, item, reason)
+    SELECT id, item, :reason FROM added WHERE CAST(:reason AS text) IS NOT NULL
+)
+SELECT item, {_COLUMNS} FROM added, (SELECT CAST(:reason AS text) AS reason) AS given
 """
 
 

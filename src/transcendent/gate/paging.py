@@ -1,7 +1,9 @@
 """Alarms of the monitors, as rows that somebody acknowledges."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.errors import TranscendentError
@@ -9,12 +11,13 @@ from transcendent.monitoring import Alarm
 
 # An alarm is not repeated: a deployment has at most one of a kind.
 _RAISE = """
-INSERT INTO alarm (deployment, kind, at, log_value) VALUES (:deployment, :kind, :at, :log_value)
+INSERT INTO alarm (deployment, kind, at, log_value, moved)
+VALUES (:deployment, :kind, :at, :log_value, :moved)
 ON CONFLICT (deployment, kind) DO NOTHING RETURNING id
 """
 _LIST = """
-SELECT alarm.id, alarm.deployment, model.digest AS model, kind, at, log_value, raised_at, acknowledged_at,
-    acknowledged_by, alarm.reason
+SELECT alarm.id, alarm.deployment, model.digest AS model, kind, at, log_value, moved, raised_at,
+    acknowledged_at, acknowledged_by, alarm.reason
 FROM alarm JOIN deployment ON deployment.id = alarm.deployment JOIN model ON model.id = deployment.model
 ORDER BY alarm.id DESC
 """
@@ -29,9 +32,11 @@ class AlarmError(TranscendentError):
     """The alarm does not exist, or was acknowledged before."""
 
 
-def raise_alarm(connection: Connection, deployment: int, kind: str, alarm: Alarm) -> int | None:
-    """Add an alarm, and return its number; None if the deployment has one of this kind."""
-    given = {"deployment": deployment, "kind": kind, **alarm._asdict()}
+def raise_alarm(
+    connection: Connection, deployment: int, kind: str, alarm: Alarm, moved: Sequence[Mapping[str, Any]] = ()
+) -> int | None:
+    """Add an alarm with the features that moved, and return its number; None if there is one of this kind."""
+    given = {"deployment": deployment, "kind": kind, **alarm._asdict(), "moved": Jsonb(list(moved))}
     number: int | None = connection.execute(text(_RAISE), given).scalar()
     return number
 

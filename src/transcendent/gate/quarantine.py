@@ -100,18 +100,20 @@ SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model
 WHERE digest = :model AND state = 0
 """
 _HISTORY = """
-SELECT label.id, action, label.label, reason, remark.note, author, written_at
+SELECT label.id, action, label.label, coalesce(remark.reason, label.reason) AS reason, remark.note, author,
+    written_at
 FROM label LEFT JOIN remark ON remark.label = label.id WHERE label.item = :item ORDER BY label.id
 """
-# A trigger moves the note to `remark`, which can be deleted: labels cannot.
+# A trigger moves the note and the reason to `remark`, which can be deleted: labels cannot.
 _WRITE = """
 INSERT INTO label (item, action, label, reason, note, author)
 VALUES (:item, :action, :label, :reason, :note, :who)
-RETURNING id, action, label, reason, CAST(:note AS text) AS note, author, written_at
+RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at
 """
 _OUTSIDE = """
-SELECT item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
-FROM outside_label WHERE item = :item ORDER BY id
+SELECT known.item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
+FROM outside_label AS known LEFT JOIN outside_reason ON outside = known.id
+WHERE known.item = :item ORDER BY known.id
 """
 
 

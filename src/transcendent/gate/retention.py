@@ -11,6 +11,7 @@ from sqlalchemy import Engine, text
 
 from transcendent.gate.database import (
     FIRST_KEPT,
+    OLD_EVENTS,
     DatabaseError,
     drop_months,
     make_months,
@@ -32,11 +33,17 @@ WITH gone AS (
     DELETE FROM example WHERE id IN (SELECT id FROM example WHERE id < :first ORDER BY id LIMIT :step)
     RETURNING id
 ), notes AS (DELETE FROM remark USING gone WHERE remark.item = gone.id
+), reasons AS (DELETE FROM outside_reason USING gone WHERE outside_reason.item = gone.id
 ), keys AS (DELETE FROM context_key USING gone WHERE context_key.item = gone.id)
 SELECT count(*) FROM gone
 """
 _EXPIRED = "SELECT count(*) FROM example WHERE id < :first"
 _DEAD = "FROM process WHERE seen_at < now() - interval '1 day'"
+_OLD_EVENTS = OLD_EVENTS.format("now() - make_interval(days => :days)")
+_FORGET_EVENTS = f"""
+DELETE FROM event WHERE (transaction, number) IN (
+    SELECT transaction, number {_OLD_EVENTS} ORDER BY 1, 2 LIMIT :step)
+"""
 _STEP = 10_000
 
 
@@ -47,6 +54,7 @@ class Tidied(NamedTuple):
     examples: int
     processes: int
     identities: int | None = None
+    events: int = 0
 
     def __str__(self) -> str:
         """Return it as a sentence."""
@@ -54,13 +62,19 @@ class Tidied(NamedTuple):
             f"months dropped: {', '.join(self.months) or 'none'}",
             f"examples deleted: {self.examples:,}",
             f"processes forgotten: {self.processes:,}",
+            f"events deleted: {self.events:,}",
         ]
         if self.identities is not None:
             said.append(f"identities forgotten: {self.identities:,}")
         return "; ".join(said) + "."
 
 
-def to_tidy(engine: Engine, keep_months: int | None, keep_examples_months: int | None) -> Tidied:
+def to_tidy(
+    engine: Engine,
+    keep_months: int | None,
+    keep_examples_months: int | None,
+    keep_events_days: int | None = None,
+) -> Tidied:
     """Return what `tidy` would do."""
     with engine.connect() as connection:
         this = this_month(connection)
@@ -68,11 +82,19 @@ def to_tidy(engine: Engine, keep_months: int | None, keep_examples_months: int |
         if keep_examples_months is not None:
             examples = connection.execute(text(_EXPIRED), _first(this, keep_examples_months)).scalar_one()
         processes = connection.execute(text(f"SELECT count(*) {_DEAD}")).scalar_one()
+        events, days = 0, {"days": keep_events_days}
+        if keep_events_days is not None:
+            events = connection.execute(text(f"SELECT count(*) {_OLD_EVENTS}"), days).scalar_one()
     months = [] if keep_months is None else months_before(engine, this - keep_months)
-    return Tidied(months, examples, processes)
+    return Tidied(months, examples, processes, events=events)
 
 
-def tidy(engine: Engine, keep_months: int | None, keep_examples_months: int | None) -> Tidied | None:
+def tidy(
+    engine: Engine,
+    keep_months: int | None,
+    keep_examples_months: int | None,
+    keep_events_days: int | None = None,
+) -> Tidied | None:
     """Create the partitions of the next months, and delete what is too old; None if another process does so.
 
     The months are those before the current one; None keeps everything.
@@ -87,21 +109,26 @@ def tidy(engine: Engine, keep_months: int | None, keep_examples_months: int | No
         months = [] if keep_months is None else drop_months(engine, this - keep_months)
         examples = 0
         if keep_examples_months is not None:
-            examples = _expire_examples(engine, _first(this, keep_examples_months))
+            examples = _in_steps(engine, _EXPIRE, _first(this, keep_examples_months))
+        events = 0
+        if keep_events_days is not None:
+            events = _in_steps(engine, _FORGET_EVENTS, {"days": keep_events_days})
         with engine.begin() as connection:
             processes = connection.execute(text(f"DELETE {_DEAD}")).rowcount
-        return Tidied(months, examples, processes, sweep(engine))
+        return Tidied(months, examples, processes, sweep(engine), events)
 
 
 def _first(this: int, keep: int) -> dict[str, int]:
     return {"first": (this - keep) << 40}
 
 
-def _expire_examples(engine: Engine, first: dict[str, int]) -> int:
+def _in_steps(engine: Engine, sql: str, given: dict[str, int]) -> int:
+    """Delete rows in steps, so that no transaction holds many locks; return their number."""
     expired = 0
-    while True:  # in steps, so that no transaction holds many locks
+    while True:
         with engine.begin() as connection:
-            gone = int(connection.execute(text(_EXPIRE), {**first, "step": _STEP}).scalar_one())
+            done = connection.execute(text(sql), {**given, "step": _STEP})
+            gone = int(done.scalar_one()) if done.returns_rows else done.rowcount
         if not gone:
             return expired
         expired += gone
@@ -119,7 +146,7 @@ def sweep(engine: Engine) -> int:
     swept = sweep_identities(engine)
     with engine.begin() as connection:
         connection.execute(text(_ONE_SWEEP))
-        for table in ("remark", "context_key"):
+        for table in ("remark", "outside_reason", "context_key"):
             connection.execute(text(_LEFT_BEHIND.format(table)))
         connection.execute(text(f"DELETE FROM unconfirmed WHERE item < {FIRST_KEPT}"))
         connection.execute(text("DELETE FROM unswept WHERE month = ANY(:months)"), {"months": months})

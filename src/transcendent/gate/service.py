@@ -27,6 +27,7 @@ from transcendent.gate.features import Group, Parsed, Problems
 from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
 from transcendent.gate.metrics import Metrics, Tally
 from transcendent.gate.model import Model
+from transcendent.gate.moving import Part, Watched, parts_of
 from transcendent.gate.serving import Serving
 from transcendent.gate.shadowing import Answered, Offered, Shadows
 from transcendent.gate.traffic import Counted, Ruling
@@ -71,6 +72,7 @@ class Pending:
     tally: Tally | None = None
     cells: list[int] = field(default_factory=list)
     offered: Offered | None = None
+    parts: list[Part] = field(default_factory=list)
     error: Exception | None = None
 
 
@@ -78,8 +80,9 @@ class Service:
     """Decides objects with the model that it serves, and stores the rejected ones before it answers.
 
     While ``serving`` is None, all requests are refused, for the reason in ``no_model``. ``observe`` takes a
-    deployment and the cells of its answered objects, for the monitors; ``shadows`` compare what was answered.
-    New requests are refused while more than ``max_waiting`` bytes wait.
+    deployment, the cells of its answered objects, the features to watch and their rows, for the monitors;
+    ``shadows`` compare what was answered. New requests are refused while more than ``max_waiting`` bytes
+    wait.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class Service:
         timeout: float,
         max_waiting: int,
         metrics: Metrics | None = None,
-        observe: Callable[[int, list[int]], None] | None = None,
+        observe: Callable[[int, list[int], Watched | None, list[Part]], None] | None = None,
         shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
@@ -312,6 +315,7 @@ class Service:
         ends = np.cumsum([len(job.objects) for job in jobs])
         kept: list[tuple[Pending, Kept]] = []
         cells: list[tuple[Pending, int]] = []
+        parts: list[tuple[Pending, Part]] = []
         for part, decisions in ruling.decided:
             places = part.places.tolist()
             ids = [parsed.ids[place] for place in places]
@@ -322,10 +326,12 @@ class Service:
             outside = {} if model.ranges is None else model.ranges.outside(part.rows)
             for row, names in outside.items():
                 answers[places[row]] = {**(answers[places[row]] or {}), "outside": names}
-            whose = [jobs[owner] for owner in np.searchsorted(ends, part.places, side="right").tolist()]
+            owners = np.searchsorted(ends, part.places, side="right")
+            whose = [jobs[owner] for owner in owners.tolist()]
             senders = [job.sender for job in whose]
             if isinstance(decisions, ObservedDecisions):
                 cells += zip(whose, decisions.cells.tolist(), strict=True)
+                parts += [(jobs[owner], each) for owner, each in parts_of(part.rows, owners).items()]
             origins = {i: parsed.origins[p] for i, p in enumerate(places) if p in parsed.origins}
             given = serving.number, serving.draw, ids, senders, part.rows, decisions, ruling.cutoff
             stored = to_keep(*given, origins=origins, older=serving.older)
@@ -348,6 +354,8 @@ class Service:
             job.kept.append(each)
         for job, cell in cells:
             job.cells.append(cell)
+        for job, rows in parts:
+            job.parts.append(rows)
 
     def _commit(self, jobs: list[Pending]) -> None:
         gone = [job for job in jobs if job.future.cancelled()]  # such as those that timed out
@@ -393,7 +401,9 @@ class Service:
                 serving.traffic.finish(counted) if answered else serving.traffic.release(counted)
             if answered and self._observe is not None and serving.deployment is not None:
                 # Objects without an answer are sent again, and would count twice.
-                self._observe(serving.deployment, [cell for job in own for cell in job.cells])
+                cells = [cell for job in own for cell in job.cells]
+                parts = [part for job in own for part in job.parts]
+                self._observe(serving.deployment, cells, serving.model.watched, parts)
             if answered and self._shadows is not None:
                 with suppress(Exception):  # a shadow must not break an answer
                     self._shadows.offer([job.offered for job in own if job.offered is not None])

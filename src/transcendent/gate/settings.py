@@ -65,6 +65,12 @@ class GateSettings(BaseSettings):
     keep_examples_months: int | None = Field(
         None, ge=0, description="The same for labelled objects; all if not set."
     )
+    keep_events_days: int | None = Field(
+        None,
+        ge=0,
+        description="Days for which `gate tidy` keeps events, and longer until webhooks have delivered them; "
+        "all if not set.",
+    )
     deletable_context: Annotated[list[str], NoDecode] = Field(
         [],
         description="Fields of the context by which `gate delete` finds objects; separated by spaces in the "

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from transcendent._utils.arrays import AnyArray, IntArray, take_rows
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, take_rows
 from transcendent._utils.checks import check_choices
 from transcendent._utils.extras import extra
 from transcendent._utils.provenance import digest
-from transcendent.decisions import Answers, Decisions, declared
+from transcendent.decisions import Answers, Decisions, declared, index_of
 from transcendent.judging.judge import ScoreEvaluator
 from transcendent.monitoring.alarms import Alarm
 from transcendent.monitoring.evidence import Evidence, JointEvidence, Rule
@@ -198,12 +198,17 @@ class DriftMonitor:
         X : array, sparse matrix or frame, or Answers
             As for `update`.
         """
-        answers = X if isinstance(X, Answers) else self._evaluator.answer(X)
-        codes, scores = self._judge.check(answers)
+        if isinstance(X, Answers) or self._evaluator.judges_scores:
+            columns, index = self._observe(*self._judge.check(X)), X.index
+        else:
+            columns, index = self._evaluator.judge_by(self._observe, X), index_of(X)
+        return ObservedDecisions(**columns, classes=self.classes, index=index)
+
+    def _observe(self, codes: IntArray, scores: FloatArray) -> dict[str, Any]:
+        """Return the columns of `ObservedDecisions`."""
         made = self._judge.judge(codes, scores)
         levels = to_levels(self._reference.credibility(codes, scores))
-        known = {each.name: getattr(made, each.name) for each in fields(made)} | {"index": answers.index}
-        return ObservedDecisions(**known, cells=2 * (codes * N_LEVELS + levels) + made.rejected)
+        return {**made.columns(), "cells": 2 * (codes * N_LEVELS + levels) + made.rejected}
 
     def update_counts(self, counts: Mapping[int, int], *, seed: int) -> None:
         """Add objects that are known by their counts, in an order that is drawn at random.

@@ -61,6 +61,7 @@ CREATE TABLE minute_counts (
     objects bigint NOT NULL,
     cells integer[] NOT NULL,
     counts bigint[] NOT NULL,
+    sums bigint[],
     PRIMARY KEY (deployment, minute, process)
 );
 
@@ -75,6 +76,8 @@ CREATE TABLE monitor (
     rejected bigint NOT NULL DEFAULT 0,
     expected double precision,
     log_value double precision NOT NULL DEFAULT 0,
+    sums bigint[],
+    moved jsonb NOT NULL DEFAULT '[]',
     audited text
 );
 
@@ -85,6 +88,7 @@ CREATE TABLE alarm (
     kind text NOT NULL CHECK (kind IN ('drift', 'rejections', 'harm')),
     at bigint NOT NULL,
     log_value double precision NOT NULL,
+    moved jsonb NOT NULL DEFAULT '[]',
     raised_at timestamptz NOT NULL DEFAULT now(),
     acknowledged_at timestamptz,
     acknowledged_by text,
@@ -139,7 +143,8 @@ SECURITY DEFINER AS $$ BEGIN
     SELECT CASE action WHEN 'label' THEN 'labelled' WHEN 'skip' THEN 'skipped' WHEN 'undo' THEN 'undone'
             WHEN 'decide' THEN 'decided' WHEN 'close' THEN 'closed' ELSE action END,
         array_agg(item ORDER BY item),
-        jsonb_strip_nulls(jsonb_build_object('label', label, 'reason', reason, 'author', author))
+        jsonb_strip_nulls(jsonb_build_object('label', label, 'reason', reason, 'author', author,
+            'labels', CASE WHEN action IN ('label', 'skip') THEN array_agg(id ORDER BY item) END))
     FROM added GROUP BY action, label, reason, author;
     RETURN NULL;
 END $$;
@@ -159,7 +164,7 @@ CREATE TRIGGER tell_deployment AFTER INSERT ON deployment REFERENCING NEW TABLE 
 CREATE FUNCTION tell_alarm() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, detail) SELECT 'alarm', jsonb_build_object('alarm', id, 'kind', kind,
-        'deployment', deployment, 'at', at, 'log_value', log_value) FROM added ORDER BY id;
+        'deployment', deployment, 'at', at, 'log_value', log_value, 'moved', moved) FROM added ORDER BY id;
     RETURN NULL;
 END $$;
 CREATE TRIGGER tell_alarm AFTER INSERT ON alarm REFERENCING NEW TABLE AS added
@@ -194,7 +199,6 @@ CREATE TABLE outside_label (
     action bigint,
     label text NOT NULL,
     source text NOT NULL,
-    reason text,
     teach boolean NOT NULL,
     author text NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now()
@@ -206,10 +210,17 @@ CREATE TRIGGER outside_label_only_grows BEFORE UPDATE OR DELETE ON outside_label
 CREATE TRIGGER outside_label_only_grows_whole BEFORE TRUNCATE ON outside_label
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
+CREATE TABLE outside_reason (
+    outside bigint PRIMARY KEY,
+    item bigint NOT NULL,
+    reason text NOT NULL
+);
+CREATE INDEX outside_reason_item ON outside_reason (item);
+
 CREATE FUNCTION tell_outside_label() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER AS $$ BEGIN
     INSERT INTO event (kind, items, detail) SELECT 'outside', ARRAY[item], jsonb_strip_nulls(
-        jsonb_build_object('label', label, 'source', source, 'reason', reason, 'author', author))
+        jsonb_build_object('label', label, 'source', source, 'author', author, 'outside', ARRAY[id]))
     FROM added WHERE action IS NULL ORDER BY id;
     RETURN NULL;
 END $$;
@@ -224,7 +235,7 @@ DO $$ DECLARE function text; BEGIN
 END $$;
 """
 _NO_EVENTS = """
-DROP TABLE outside_label, delivery, webhook;
+DROP TABLE outside_label, outside_reason, delivery, webhook;
 DROP FUNCTION tell_outside_label;
 DROP TRIGGER tell_alarm ON alarm;
 DROP TRIGGER tell_deployment ON deployment;
@@ -238,9 +249,10 @@ DROP TABLE event_order;
 
 
 # Labels are never deleted, so they name an item by its number alone. What says more about an object is in
-# rows that can be deleted: `remark` for notes, `payload` and `example` for ids. Gates of the version before
-# still write both into `label`: a trigger moves notes away and drops ids. The trigger that refuses changes is
-# off only while old rows are emptied, and nobody can write labels meanwhile.
+# rows that can be deleted: `remark` for notes and reasons, `payload` and `example` for ids. Why the gate has
+# decided an item again or closed it is said in words of its own, which stay. Gates of the version before
+# still write all of this into `label`: a trigger moves notes and reasons away and drops ids. The trigger that
+# refuses changes is off only while old rows are emptied, and nobody can write labels meanwhile.
 #
 # The triggers run with the rights of the owner: the role of gates may not have been granted the new tables
 # yet. Their search path ends with pg_temp: a temporary table of that role must not stand in for one of these.
@@ -248,23 +260,32 @@ _DELETION = """
 CREATE TABLE remark (
     label bigint PRIMARY KEY,
     item bigint NOT NULL,
-    note text NOT NULL
+    note text,
+    reason text
 );
 CREATE INDEX remark_item ON remark (item);
 
 -- Gates lock `payload` before `label`, so this does as well.
 LOCK TABLE payload IN SHARE ROW EXCLUSIVE MODE;
 ALTER TABLE label ALTER object_id DROP NOT NULL, DISABLE TRIGGER label_only_grows;
-INSERT INTO remark SELECT id, item, note FROM label WHERE note IS NOT NULL;
-UPDATE label SET object_id = NULL, note = NULL, author = CASE
+INSERT INTO remark SELECT id, item, note, said FROM (
+    SELECT id, item, note, CASE WHEN action NOT IN ('decide', 'close') THEN reason END AS said FROM label
+) AS written WHERE note IS NOT NULL OR said IS NOT NULL;
+UPDATE label SET object_id = NULL, note = NULL,
+    reason = CASE WHEN action IN ('decide', 'close') THEN reason END, author = CASE
     WHEN action = 'decide' OR (action = 'close' AND reason <> 'retired') THEN 'gate' ELSE author END;
 ALTER TABLE label ENABLE TRIGGER label_only_grows;
 
 -- An object that is decided again, or closed by that, names its sender as the author.
 CREATE FUNCTION move_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+    said text := CASE WHEN NEW.action NOT IN ('decide', 'close') THEN NEW.reason END;
 BEGIN
-    IF NEW.note IS NOT NULL THEN
-        INSERT INTO remark (label, item, note) VALUES (NEW.id, NEW.item, NEW.note);
+    IF NEW.note IS NOT NULL OR said IS NOT NULL THEN
+        INSERT INTO remark (label, item, note, reason) VALUES (NEW.id, NEW.item, NEW.note, said);
+    END IF;
+    IF said IS NOT NULL THEN
+        NEW.reason := NULL;
     END IF;
     IF NEW.action = 'decide' OR (NEW.action = 'close' AND NEW.reason <> 'retired') THEN
         NEW.author := 'gate';
@@ -354,6 +375,7 @@ DROP TRIGGER label_note_moves ON label;
 DROP FUNCTION move_note, index_context, hash_context;
 ALTER TABLE label DISABLE TRIGGER label_only_grows;
 UPDATE label SET note = (SELECT note FROM remark WHERE remark.label = label.id),
+    reason = coalesce(reason, (SELECT reason FROM remark WHERE remark.label = label.id)),
     object_id = coalesce((SELECT object_id FROM payload WHERE payload.id = item), '');
 ALTER TABLE label ALTER object_id SET NOT NULL, ENABLE TRIGGER label_only_grows;
 DROP TABLE remark, example, unswept, context_field, context_key, deletion;
