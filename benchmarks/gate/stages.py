@@ -71,7 +71,7 @@ def main() -> None:
                 ids, (group,) = parsed.ids, parsed.groups
                 clock("decide alone", model.rejector.decide, group.rows)
                 decisions = clock("decide, observe", model.decide, group.rows)
-                rows = [Part(group.rows, 0, len(ids))]
+                rows = [Part(group.rows, 0, len(ids)).sample(ids[0])]
                 clock("what moved", counts.observe, (), model.watched, rows)
                 answers = clock("answers", to_answers, ids, decisions)
                 senders = ["sensor"] * len(ids)

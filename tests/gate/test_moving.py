@@ -69,7 +69,7 @@ def test_sums_of_any_parts_in_any_order_add_up(rows, form):
         assert np.array_equal(by_owner[owners[-1]], whole(watched, form(rows[order][owners == owners[-1]])))
         assert np.array_equal(sum(by_owner.values()), expected)
         assert np.array_equal(watched.sums(list(parts.values())), expected)
-        assert sum(part.cells for part in parts.values()) == form(rows).size
+        assert sum(part.values for part in parts.values()) == form(rows).size
     assert parts_of(form(rows[:0]), np.arange(0)) == {}
     assert list(parts_of(form(rows), np.full(400, 7))) == [7]
 
@@ -79,6 +79,22 @@ def test_parts_of_several_forms_add_up(rows):
     parts = [Part(rows, 0, 150), Part(sp.csr_matrix(rows), 150, 300), Part(rows, 300, 400)]
     assert np.array_equal(watched.sums(parts), whole(watched, rows))
     assert np.array_equal(before, rows, equal_nan=True)  # rows stay as they are
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_a_sample_is_one_row_in_four_whatever_the_process(rows, form):
+    watched, drawn = watching(FIT), []
+    for name in map(str, range(40)):
+        part = Part(form(rows), 10, 33).sample(name)
+        chosen = rows[part.start : 33 : 4]
+        assert part == Part(part.rows, part.start, 33, 4)
+        assert np.array_equal(watched.sums([part]), whole(watched, chosen))
+        drawn.append(part.start - 10)
+        assert Part(form(rows), 7, 8).sample(name).n == (drawn[-1] == 0)
+    assert set(drawn) == {0, 1, 2, 3}
+    empty = Part(form(rows), 7, 8, 4)._replace(start=8)
+    assert watched.sums([empty]).tolist() == [0] * 13
+    Part(rows, 0, 1).sample("\ud800")
 
 
 def test_rows_wait_until_there_are_many_and_none_is_lost(rows):

@@ -64,7 +64,7 @@ class Counts:
         if watched is None:
             return
         self._waiting += parts
-        self._values += sum(part.cells for part in parts)
+        self._values += sum(part.values for part in parts)
         if self._values >= _MAX_VALUES or len(self._waiting) >= _MAX_PARTS:
             self.add_up(watched)
 

@@ -4,6 +4,7 @@ A value is taken relative to the mean of the fit, in units of a 1024th of its st
 Sums of these do not depend on the order of objects, nor on which process decided them.
 """
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from transcendent.decisions import Fitted
 from transcendent.tables.layout import Layout
 
 MAX_WATCHED = 512
+_ONE_IN = 4
 _STEPS = 1024  # in a standard deviation
 _FARTHEST = float(1 << 20)  # steps: sums of 2^43 objects fit into 64 bits, those of a batch into a float
 _LARGE = 1e300  # so that no mean overflows, which JSON could not say; NaN is not below it
@@ -25,18 +27,41 @@ _BEYOND_CHANCE = 4.5  # standard errors, which 512 features without drift exceed
 
 
 class Part(NamedTuple):
-    """Rows of a matrix or frame, from ``start`` to ``stop``."""
+    """Rows of a matrix or frame: every ``step``-th one from ``start`` to ``stop``."""
 
     rows: Any
     start: int
     stop: int
+    step: int = 1
 
     @property
-    def cells(self) -> int:
-        """The number of values to add up."""
+    def n(self) -> int:
+        """The number of rows."""
+        return len(range(self.start, self.stop, self.step))
+
+    @property
+    def chosen(self) -> slice:
+        """The rows, as a slice."""
+        return slice(self.start, self.stop, self.step)
+
+    @property
+    def values(self) -> int:
+        """The number of values to add up, about."""
         if sp.issparse(self.rows):
-            return int(self.rows.indptr[self.stop] - self.rows.indptr[self.start])
-        return int(self.rows.shape[1]) * (self.stop - self.start)
+            return int(self.rows.indptr[self.stop] - self.rows.indptr[self.start]) // self.step
+        return int(self.rows.shape[1]) * self.n
+
+    def sample(self, name: str) -> "Part":
+        """Return one row in four: which ones is drawn by a name, so that it is the same in every process."""
+        first = zlib.crc32(name.encode(errors="replace")) % _ONE_IN
+        return Part(self.rows, min(self.start + first, self.stop), self.stop, _ONE_IN)
+
+    def spans(self) -> list[slice]:
+        """Return where the entries of sparse rows are."""
+        starts, stops = (
+            self.rows.indptr[self.start + i : self.stop + i : self.step].tolist() for i in (0, 1)
+        )
+        return list(map(slice, starts, stops))
 
 
 def parts_of(rows: Any, owners: IntArray) -> dict[int, Part]:
@@ -87,22 +112,22 @@ class Watched:
 
     def sums(self, parts: Sequence[Part]) -> IntArray:
         """Return the number of rows in all parts, their sums by feature, and missing values by feature."""
-        sparse = [part for part in parts if sp.issparse(part.rows)]
-        dense = [part for part in parts if not sp.issparse(part.rows)]
+        sparse = [part for part in parts if part.n and sp.issparse(part.rows)]
+        dense = [part for part in parts if part.n and not sp.issparse(part.rows)]
         totals, missing = np.zeros((2, len(self.positions)))
         for some, add_up in ((sparse, self._sparse), (dense, self._dense)):
             if some:
                 more, unknown = add_up(some)
                 totals, missing = totals + more, missing + unknown
-        n = sum(part.stop - part.start for part in parts)
+        n = sum(part.n for part in parts)
         return np.concatenate([[n], totals, missing]).astype(np.int64)
 
     def _dense(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
         if hasattr(parts[0].rows, "iloc"):
-            blocks = [each.rows.iloc[each.start : each.stop, self.positions] for each in parts]
+            blocks = [each.rows.iloc[each.chosen, self.positions] for each in parts]
             values = np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
         else:
-            values = np.concatenate([each.rows[each.start : each.stop] for each in parts], dtype=np.float64)
+            values = np.concatenate([each.rows[each.chosen] for each in parts], dtype=np.float64)
             values = values if len(self.positions) == self.width else values[:, self.positions]
         steps = _rounded(values, self.mean, self._scale)
         totals: FloatArray = steps.sum(axis=0)
@@ -114,9 +139,8 @@ class Watched:
 
     def _sparse(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
         """Add up the differences between what is stored and 0."""
-        k, n = len(self.positions), sum(part.stop - part.start for part in parts)
-        spans = [slice(*each.rows.indptr[[each.start, each.stop]].tolist()) for each in parts]
-        pairs = list(zip(parts, spans, strict=True))
+        k, n = len(self.positions), sum(part.n for part in parts)
+        pairs = [(each, span) for each in parts for span in each.spans()]
         places = self._places[np.concatenate([each.rows.indices[span] for each, span in pairs])]
         values = np.concatenate([each.rows.data[span] for each, span in pairs], dtype=np.float64)
         if k < self.width:

@@ -331,7 +331,8 @@ class Service:
             senders = [job.sender for job in whose]
             if isinstance(decisions, ObservedDecisions):
                 cells += zip(whose, decisions.cells.tolist(), strict=True)
-                parts += [(jobs[owner], each) for owner, each in parts_of(part.rows, owners).items()]
+                found = parts_of(part.rows, owners)
+                parts += [(jobs[owner], each.sample(ids[each.start])) for owner, each in found.items()]
             origins = {i: parsed.origins[p] for i, p in enumerate(places) if p in parsed.origins}
             given = serving.number, serving.draw, ids, senders, part.rows, decisions, ruling.cutoff
             stored = to_keep(*given, origins=origins, older=serving.older)
