@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -210,27 +211,25 @@ class Operator:
 
 def replay(apps: Dataset, months: list[Any], folder: Path, what: str | None, options: Any) -> Replayed:
     """Send the months to a gate that follows the deployments."""
-    place = folder / f"gate-{what}"
-    with cluster_in(place) as server:
+    with cluster_in(folder / f"gate-{what}") as server, ExitStack() as stack:
         operator = Operator(folder, server.url, what, options.labels, options.seed)
         gate = Gate(server.url, None, folder / f"{what}.log", audit=None, log_level="warning").wait(180)
+        stack.callback(gate.stop)
+        sensor = stack.enter_context(GateClient(gate.address, operator.sensor))
         found, done = [], []
-        with GateClient(gate.address, operator.sensor) as sensor:
-            for month, rows in enumerate(months):
-                began, decisions = time.perf_counter(), list[Any]()
-                for part in np.array_split(rows, -(-len(rows) // BATCH)):
-                    decisions += sensor.decide([f"app{i}" for i in part.tolist()], apps.X[part])
-                labels, accepted = (
-                    np.array([each[name] for each in decisions]) for name in ("label", "accepted")
-                )
-                found.append(measured(labels, accepted, apps.y[rows]))
-                done.append(operator.end(month, gate.address, apps.y))
-                took = time.perf_counter() - began
-                print(f"{month + 1:2} F1 {found[-1].f1:.3f} {done[-1]} {took:.0f} s", file=sys.stderr)
+        for month, rows in enumerate(months):
+            began, decisions = time.perf_counter(), list[Any]()
+            for part in np.array_split(rows, -(-len(rows) // BATCH)):
+                decisions += sensor.decide([f"app{i}" for i in part.tolist()], apps.X[part])
+            labels, accepted = (
+                np.array([each[name] for each in decisions]) for name in ("label", "accepted")
+            )
+            found.append(measured(labels, accepted, apps.y[rows]))
+            done.append(operator.end(month, gate.address, apps.y))
+            took = time.perf_counter() - began
+            print(f"{month + 1:2} F1 {found[-1].f1:.3f} {done[-1]} {took:.0f} s", file=sys.stderr)
         time.sleep(CLOSED)
-        alarms = operator.alarms([len(rows) for rows in months])
-        gate.stop()
-    return Replayed(found, done, alarms)
+        return Replayed(found, done, operator.alarms([len(rows) for rows in months]))
 
 
 def offline(apps: Dataset, months: list[Any], retrain: Retraining | None, seed: int) -> list[Month]:
