@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +165,14 @@ def main() -> None:
         engine.dispose()
         if options.operation:
             around = stack.enter_context(Operation(server.url, folder))
-            start = partial(Gate, server.url, None, log_level="warning", **around.settings)
+            artifact, settings = None, around.settings
         else:
-            problem.fit(folder / "gate.transcendent")
-            start = partial(Gate, server.url, folder / "gate.transcendent", log_level="warning")
+            artifact, settings = folder / "gate.transcendent", {}
+            problem.fit(artifact)
+
+        def start(log: Path, **given: Any) -> Gate:
+            return Gate(server.url, artifact, log, log_level="warning", **settings, **given)
+
         gates = [start(folder / f"log{i}") for i in range(options.gates)]
         addresses = [gate.wait(180).address for gate in gates]
         if options.operation:

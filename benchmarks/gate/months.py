@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -210,27 +212,25 @@ class Operator:
 
 def replay(apps: Dataset, months: list[Any], folder: Path, what: str | None, options: Any) -> Replayed:
     """Send the months to a gate that follows the deployments."""
-    place = folder / f"gate-{what}"
-    with cluster_in(place) as server:
+    with cluster_in(folder / f"gate-{what}") as server, ExitStack() as stack:
         operator = Operator(folder, server.url, what, options.labels, options.seed)
         gate = Gate(server.url, None, folder / f"{what}.log", audit=None, log_level="warning").wait(180)
+        stack.callback(gate.stop)
+        sensor = stack.enter_context(GateClient(gate.address, operator.sensor))
         found, done = [], []
-        with GateClient(gate.address, operator.sensor) as sensor:
-            for month, rows in enumerate(months):
-                began, decisions = time.perf_counter(), list[Any]()
-                for part in np.array_split(rows, -(-len(rows) // BATCH)):
-                    decisions += sensor.decide([f"app{i}" for i in part.tolist()], apps.X[part])
-                labels, accepted = (
-                    np.array([each[name] for each in decisions]) for name in ("label", "accepted")
-                )
-                found.append(measured(labels, accepted, apps.y[rows]))
-                done.append(operator.end(month, gate.address, apps.y))
-                took = time.perf_counter() - began
-                print(f"{month + 1:2} F1 {found[-1].f1:.3f} {done[-1]} {took:.0f} s", file=sys.stderr)
+        for month, rows in enumerate(months):
+            began, decisions = time.perf_counter(), list[Any]()
+            for part in np.array_split(rows, -(-len(rows) // BATCH)):
+                decisions += sensor.decide([f"app{i}" for i in part.tolist()], apps.X[part])
+            labels, accepted = (
+                np.array([each[name] for each in decisions]) for name in ("label", "accepted")
+            )
+            found.append(measured(labels, accepted, apps.y[rows]))
+            done.append(operator.end(month, gate.address, apps.y))
+            took = time.perf_counter() - began
+            print(f"{month + 1:2} F1 {found[-1].f1:.3f} {done[-1]} {took:.0f} s", file=sys.stderr)
         time.sleep(CLOSED)
-        alarms = operator.alarms([len(rows) for rows in months])
-        gate.stop()
-    return Replayed(found, done, alarms)
+        return Replayed(found, done, operator.alarms([len(rows) for rows in months]))
 
 
 def offline(apps: Dataset, months: list[Any], retrain: Retraining | None, seed: int) -> list[Month]:
@@ -257,22 +257,33 @@ def offline(apps: Dataset, months: list[Any], retrain: Retraining | None, seed: 
 
 
 def show(columns: dict[str, list[Month]], loop: Replayed, without: Replayed, months: list[Any]) -> None:
-    """Print a row for each month, and one with the means."""
-    shown = (("F1", "f1"), ("rejected", "rejected"), ("malware rejected", "malware_rejected"))
-    heads = [f"{name}: {column}" for name, _ in shown for column in columns]
-    print("| month | apps | " + " | ".join(heads) + " | alarms: loop | without | done |")
-    print("|---" * (len(heads) + 5) + "|")
-    for i, rows in enumerate(months):
-        cells = [f"{getattr(of[i], field):.3f}" for _, field in shown for of in columns.values()]
+    """Print F1, then what is rejected, with a row for each month and one with the means; then the rest."""
+    head = " | ".join(["month", "apps", *columns])
+    for what, fields in (
+        ("F1 of accepted answers", ["f1"]),
+        ("share of apps rejected, of malware rejected", Month._fields[1:]),
+    ):
+        print(f"\n{what}\n\n| {head} |\n{'|---' * (len(columns) + 2)}|")
+        for i, rows in enumerate(months):
+            print(
+                _row(
+                    np.datetime64("2013-01") + i,
+                    len(rows),
+                    [of[i : i + 1] for of in columns.values()],
+                    fields,
+                )
+            )
+        print(_row("mean", sum(map(len, months)), list(columns.values()), fields))
+    print("\n| month | alarms with the loop | without | at the end of the month |\n|---|---|---|---|")
+    for i, done in enumerate(loop.done):
         alarms = [", ".join(sorted(each.alarms[i])) for each in (loop, without)]
-        month = np.datetime64("2013-01") + i
-        print(f"| {month} | {len(rows):,} | " + " | ".join([*cells, *alarms, loop.done[i]]) + " |")
-    means = [
-        f"{np.mean([getattr(each, field) for each in of]):.3f}"
-        for _, field in shown
-        for of in columns.values()
-    ]
-    print(f"| mean | {sum(map(len, months)):,} | " + " | ".join([*means, "", "", ""]) + " |")
+        print(f"| {np.datetime64('2013-01') + i} | {' | '.join([*alarms, done])} |")
+
+
+def _row(name: Any, n: int, columns: list[list[Month]], fields: Sequence[str]) -> str:
+    means = [[np.mean([getattr(each, field) for each in of]) for field in fields] for of in columns]
+    cells = [", ".join(f"{mean:.3f}" for mean in of) for of in means]
+    return f"| {name} | {n:,} | {' | '.join(cells)} |"
 
 
 def draw(columns: dict[str, list[Month]], path: Path) -> None:

@@ -76,7 +76,7 @@ class Operation:
         self._engine, self._receiver = connect(url), Receiver()
         os.environ["OPERATION_SECRET"] = SECRET
         target = {"name": "soc", "url": self._receiver.url, "secret_env": "OPERATION_SECRET", "private": True}
-        self.settings = {
+        self.settings: dict[str, Any] = {
             "webhooks": json.dumps([{**target, "kinds": SENT}]),
             "promised_error": 0.02,
             "audit": 0.01,

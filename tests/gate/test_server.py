@@ -35,7 +35,7 @@ from transcendent.errors import GateError, GateSettingsError
 from transcendent.gate import GateClient, model
 from transcendent.gate import server as gate_server
 from transcendent.gate.database import connect
-from transcendent.gate.server import listen, notify, seconds_between_beats
+from transcendent.gate.server import bind, notify, seconds_between_beats
 
 
 def until(found, seconds=60):
@@ -259,9 +259,25 @@ def test_a_port_in_use_is_reported_before_a_gate_is_ready(gate, artifact, tmp_pa
 
 def test_an_address_of_another_machine_is_refused():
     with pytest.raises(GateSettingsError, match=r"cannot listen on 192\.0\.2\.1, port 8040: Cannot assign"):
-        listen("192.0.2.1", 8040, share=False)
+        bind("192.0.2.1", 8040, share=False)
     with pytest.raises(GateSettingsError, match=r"cannot listen on nowhere\.invalid"):
-        listen("nowhere.invalid", 8040, share=False)
+        bind("nowhere.invalid", 8040, share=False)
+
+
+def test_connections_are_refused_until_a_gate_is_ready_and_one_of_two_that_start_at_once_gives_up():
+    with bind("127.0.0.1", 0, share=False) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        with bind("127.0.0.1", port, share=False) as second:
+            first.listen()
+            config = uvicorn.Config(lambda *_: None, lifespan="off", log_config=None)
+            config.load()
+            edge = SimpleNamespace(app=SimpleNamespace(state=None))
+            server = gate_server.Server(config, edge, 1)
+            server.lifespan = config.lifespan_class(config)
+            with pytest.raises(GateSettingsError, match=f"port {port} of 127.0.0.1 is in use"):
+                asyncio.run(server.startup([second]))
 
 
 @pytest.fixture(scope="module")

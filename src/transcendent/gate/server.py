@@ -6,7 +6,7 @@ import math
 import os
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import structlog
@@ -37,7 +37,7 @@ def serve(settings: GateSettings) -> None:
         threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer cores than its machine
     given = settings.artifact
     model = None if given is None else load_model(given, settings.trusted, settings.public_key)
-    listening = listen(settings.host, settings.port, share=settings.share_port)
+    bound = bind(settings.host, settings.port, share=settings.share_port)
     logs.set_up(settings.log_level)
     app = create_app(settings, model)
     config = uvicorn.Config(
@@ -52,18 +52,35 @@ def serve(settings: GateSettings) -> None:
         limit_concurrency=settings.max_connections + 1,
         timeout_graceful_shutdown=max(1, int(settings.timeout)),
     )
-    Server(config, app, settings.timeout).run([listening])
+    Server(config, app, settings.timeout).run([bound])
 
 
-def listen(host: str, port: int, *, share: bool) -> socket.socket:
-    """Return a listening socket; with ``share``, other gates may listen on the same port."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=share)
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise GateSettingsError(f"cannot listen on {host}, port {port}: {error.strerror}.") from None
-    raise GateSettingsError(
+def bind(host: str, port: int, *, share: bool) -> socket.socket:
+    """Return a socket with an address; with ``share``, other gates may have the same one.
+
+    The server listens on it once its model is loaded. Until then, connections are refused, so that clients
+    try another gate at once.
+    """
+    with ExitStack() as stack:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            bound = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if share:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((host, port))
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from None
+        stack.pop_all()  # it stays open
+        return bound
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> GateSettingsError:
+    if error.errno != errno.EADDRINUSE:
+        return GateSettingsError(f"cannot listen on {host}, port {port}: {error.strerror}.")
+    return GateSettingsError(
         f"port {port} of {host} is in use by another process, perhaps a gate: stop that one, or choose "
         "another port. For several gates on one port, set share_port for each."
     )
@@ -108,15 +125,19 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then log it and notify the supervisor."""
-        await super().startup(sockets)
+        (bound,) = sockets or []
+        host, port = bound.getsockname()[:2]
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # another gate has started at the same time, and listens now
+            await self.lifespan.shutdown()
+            raise _cannot_listen(host, port, error) from None
         if not self.started:
             return
-        for each in sockets or []:
-            host, port = each.getsockname()[:2]
-            serving = self._state.service.serving
-            digest = None if serving is None else serving.model.digest
-            about = {"address": f"{host}:{port}", "model": digest, "version": __version__}
-            log.info("ready", **about, process=os.getpid())
+        serving = self._state.service.serving
+        digest = None if serving is None else serving.model.digest
+        about = {"address": f"{host}:{port}", "model": digest, "version": __version__}
+        log.info("ready", **about, process=os.getpid())
         notify("READY=1")
 
     async def on_tick(self, counter: int) -> bool:
