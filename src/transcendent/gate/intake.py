@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
 
+from transcendent._utils.arrays import IntArray
 from transcendent.decisions import Decisions
 from transcendent.gate.database import THIS_MONTH, DatabaseError, make_months, retry_if_disconnected
 from transcendent.gate.features import encode
@@ -158,18 +159,40 @@ def to_keep(
     places = np.flatnonzero(chosen)
     if len(places) == 0:
         return {}
-    few, nothing, keeps = decisions[places], [None] * len(places), kept[places].tolist()
-    who, drawn = [senders[i] for i in places.tolist()], (few.accepted & kept[places]).tolist()
-    names, accepted, features = [ids[i] for i in places.tolist()], few.accepted.tolist(), encode(rows, places)
-    ranked = zip(names, drawn, few.ranking.tolist(), strict=True)
+    keeps, accepted = kept[places].tolist(), decisions.accepted[places].tolist()
+    drawn = [is_accepted and keep for is_accepted, keep in zip(accepted, keeps, strict=True)]
+    ranked = zip(places.tolist(), drawn, decisions.ranking[places].tolist(), strict=True)
+    ranks = [draw.rank(ids[place]) if is_drawn else rank for place, is_drawn, rank in ranked]
+    chances = [draw.rate if each else 1.0 for each in drawn]
+    own = number, ids, senders, rows, decisions, cutoff, origins or {}
+    return dict(zip(places.tolist(), as_kept(*own, places, ranks, chances, keeps), strict=True))
+
+
+def as_kept(
+    number: int,
+    ids: Sequence[str] | Mapping[int, str],
+    senders: Sequence[str] | Mapping[int, str],
+    rows: Any,
+    decisions: Decisions,
+    cutoff: int | None,
+    origins: Mapping[int, Origin],
+    places: IntArray,
+    ranks: list[float],
+    chances: list[float],
+    keeps: list[bool],
+) -> list[Kept]:
+    """Return objects at some places of the decisions to store, with ranks and chances of being kept."""
+    few, nothing = decisions[places], [None] * len(places)
+    names, who = ([each[i] for i in places.tolist()] for each in (ids, senders))
+    accepted, features = few.accepted.tolist(), encode(rows, places)
     columns = (  # in the order of _COLUMNS
         [_key(*each) for each in zip(who, names, features, strict=True)],
         [number] * len(places),
         [AUDITED if each else REJECTED for each in accepted],
-        [draw.rank(name) if is_drawn else rank for name, is_drawn, rank in ranked],
+        ranks,
         few.credibility.tolist(),
         few.confidence.tolist(),
-        [draw.rate if each else 1.0 for each in drawn],
+        chances,
         nothing if few.votes is None else few.votes.tolist(),
         nothing if few.doubts is None else few.doubts.tolist(),
         accepted,
@@ -179,10 +202,10 @@ def to_keep(
         list(map(str, few.labels.tolist())),
         nothing if few.p_values is None else [row.tobytes() for row in few.p_values.astype("<f8")],
         features,
-        *zip(*[(origins or {}).get(i, UNKNOWN) for i in places.tolist()], strict=True),
+        *zip(*[origins.get(i, UNKNOWN) for i in places.tolist()], strict=True),
         keeps,
     )
-    return dict(zip(places.tolist(), zip(*columns, strict=True), strict=True))
+    return list(zip(*columns, strict=True))
 
 
 def tiers_of(kept: Sequence[Kept]) -> Counter[int]:

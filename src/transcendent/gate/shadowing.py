@@ -9,20 +9,20 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event, Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 from sqlalchemy import Engine, text
 
-from transcendent._utils.arrays import FloatArray, take_rows
+from transcendent._utils.arrays import FloatArray
 from transcendent.decisions import Decisions
 from transcendent.gate.cutoff import Interval, Rule, decide_by, next_cutoff, sample_ranks
 from transcendent.gate.deployments import Deployment, ShadowSettings
 from transcendent.gate.disagreements import Compared, Comparisons, Drawn, Outcome
 from transcendent.gate.features import Group, Problems
-from transcendent.gate.intake import Draw, Kept, to_keep
+from transcendent.gate.intake import Kept, as_kept
 from transcendent.gate.metrics import Metrics
 from transcendent.gate.model import Model, with_budget
 from transcendent.gate.origin import Origin
@@ -33,8 +33,8 @@ MAX_OBJECTS = 20_000
 """Limit on the objects that wait for shadows, sampled or not."""
 MAX_BYTES = 16 << 20
 """Limit on the size of their requests."""
-_GATHER = 0.05  # seconds in which small requests gather, since a call costs more than an object
-_AT_ONCE = 64  # objects in a call, so that no request waits long for the interpreter lock
+_GATHER = 0.25  # seconds in which objects gather: a call with many costs little more than one with few
+_AT_ONCE = 256  # objects in a call, so that no request waits long for the interpreter lock
 _MOVE_AFTER = 100  # objects after which the cutoff of a shadow moves
 _CLOSE_TIMEOUT = 5.0  # seconds for what waits when the gate stops
 
@@ -95,13 +95,17 @@ class Fates:
     def __init__(self, secret: bytes) -> None:
         self._start = hashlib.blake2b(key=secret, digest_size=16)
 
-    def __call__(self, name: str) -> Fate:
-        """Return the fate of the object with this id."""
+    def __call__(self, name: str, below: float = 1.0) -> Fate | None:
+        """Return the fate of the object with this id, None if it is not in a sample of this share."""
         hashed = self._start.copy()
         hashed.update(name.encode())
         digest = hashed.digest()
-        first, second = ((int.from_bytes(each, "big") >> 11) * 2.0**-53 for each in (digest[:8], digest[8:]))
-        return Fate(first, second)
+        sample = _number(digest[:8])
+        return Fate(sample, _number(digest[8:])) if sample < below else None
+
+
+def _number(digest: bytes) -> float:
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
 
 class OwnCutoff:
@@ -136,7 +140,8 @@ class Shadow:
 
     def __init__(self, deployment: Deployment, model: Model, secret: bytes) -> None:
         self.settings = ShadowSettings.read(deployment.settings)
-        self.deployment, self.number, self.model = deployment.id, deployment.model, model
+        self.deployment, self.number = deployment.id, deployment.model
+        self.model = replace(model, observer=None)  # monitors are those of the model that decides
         budget = self.settings.budget
         rule = model.rule if budget is None else with_budget(model, budget)
         self._cutoff = None if rule is None else OwnCutoff(rule, secret)
@@ -242,13 +247,16 @@ class Shadows:
         end = offered.start + len(offered.objects)
         for part, decisions in answered.ruling.decided:
             rows = np.flatnonzero((offered.start <= part.places) & (part.places < end)).tolist()
-            fates = {row: self._fates(answered.ids[part.places[row]]) for row in rows}
-            chosen = [row for row, fate in fates.items() if fate.sample < most]
-            for row, outcome in zip(chosen, outcomes_of(decisions, chosen), strict=True):
-                place = int(part.places[row])
+            chosen = [
+                (row, place, fate)
+                for row, place in zip(rows, part.places[rows].tolist(), strict=True)
+                if (fate := self._fates(answered.ids[place], most)) is not None
+            ]
+            outcomes = outcomes_of(decisions, [row for row, _, _ in chosen])
+            for (row, place, fate), outcome in zip(chosen, outcomes, strict=True):
                 given = offered.objects[place - offered.start]
-                where = part, decisions, row
-                sampled.append(Sampled(answered, offered.sender, place, given, fates[row], *where, outcome))
+                where = place, given, fate, part, decisions, row
+                sampled.append(Sampled(answered, offered.sender, *where, outcome))
         return sampled
 
     def _compare(self, sampled: list[Sampled]) -> None:
@@ -295,14 +303,15 @@ def _outcomes(shadow: Shadow, objects: list[Any]) -> dict[int, Outcome]:
 
 def _drawn(disagreeing: Mapping[Sampled, Sequence[tuple[Shadow, Outcome]]]) -> list[Drawn]:
     """Return objects that were drawn, once for each shadow that disagrees."""
-    drawn = []
-    for each, shadows in disagreeing.items():
-        kept = _kept(each, [shadow for shadow, _ in shadows])
-        drawn += [
-            Drawn(kept, each.active or 0, shadow.deployment, each.fate.draw, each.outcome, outcome)
-            for shadow, outcome in shadows
-        ]
-    return drawn
+    parts: dict[int, list[Sampled]] = defaultdict(list)
+    for each in disagreeing:
+        parts[id(each.part)].append(each)
+    return [
+        Drawn(kept, each.active or 0, shadow.deployment, each.fate.draw, each.outcome, outcome)
+        for part in parts.values()
+        for each, kept in zip(part, _kept(part, disagreeing), strict=True)
+        for shadow, outcome in disagreeing[each]
+    ]
 
 
 def _results(compared: Compared) -> Counter[str]:
@@ -312,41 +321,35 @@ def _results(compared: Compared) -> Counter[str]:
     return counts
 
 
-class _Extra(Draw):
-    """Keeps one accepted object, with a given chance, behind the audit sample."""
-
-    def __init__(self, chance: float, draw: float) -> None:
-        self.rate, self._rank = chance, 1 + draw
-
-    def __call__(self, name: str) -> bool:  # noqa: ARG002
-        return True
-
-    def rank(self, name: str) -> float:  # noqa: ARG002
-        return self._rank
-
-
-def _kept(each: Sampled, shadows: Sequence[Shadow]) -> Kept:
-    """Return an object as it is stored, and the chance of being kept if these shadows disagree."""
-    serving, place = each.answered.serving, each.place
-    area = _area((shadow.settings.sample, shadow.settings.audit) for shadow in shadows)
-    chance = 1 - (1 - serving.draw.rate) * (1 - area)
-    stored = to_keep(
-        serving.number,
-        _Extra(chance, each.fate.draw),
-        [each.answered.ids[place]],
-        [each.sender],
-        take_rows(each.part.rows, np.array([each.row])),
-        each.decisions[[each.row]],
-        each.answered.ruling.cutoff,
-        {0: each.answered.origins[place]} if place in each.answered.origins else None,
+def _kept(
+    sampled: Sequence[Sampled], disagreeing: Mapping[Sampled, Sequence[tuple[Shadow, Outcome]]]
+) -> list[Kept]:
+    """Return objects of one part as they are stored: behind the audit, with their chance of being kept."""
+    first = sampled[0]
+    answered, rate = first.answered, first.answered.serving.draw.rate
+    rows = {each.row: each for each in sampled}
+    chances = [1 - (1 - rate) * (1 - _chance(shadow for shadow, _ in disagreeing[each])) for each in sampled]
+    return as_kept(
+        answered.serving.number,
+        {row: answered.ids[each.place] for row, each in rows.items()},
+        {row: each.sender for row, each in rows.items()},
+        first.part.rows,
+        first.decisions,
+        answered.ruling.cutoff,
+        {row: answered.origins[e.place] for row, e in rows.items() if e.place in answered.origins},
+        np.array(list(rows)),
+        [1 + each.fate.draw for each in sampled],
+        chances,
+        [True] * len(sampled),
     )
-    return stored[0]
 
 
-def _area(chances: Iterable[tuple[float, float]]) -> float:
-    """Return the chance that both numbers of a fate are below those of at least one pair."""
+def _chance(shadows: Iterable[Shadow]) -> float:
+    """Return the chance that an object is drawn on which these shadows disagree."""
     area = top = 0.0
-    for sample, audit in sorted(chances, reverse=True):
+    for sample, audit in sorted(
+        ((each.settings.sample, each.settings.audit) for each in shadows), reverse=True
+    ):
         if audit > top:
             area, top = area + sample * (audit - top), audit
     return area
