@@ -19,6 +19,7 @@ from transcendent.gate.intake import Kept, keep
 
 _MAX_HELD = 96  # hours of pairs with counts that are held while the database is away
 _MAX_DRAWN = 2000  # items that are held; further ones are not drawn, whatever they look like
+_AT_ONCE = 100  # items in a transaction, so that no request waits long for its locks
 
 Outcome = str | None
 """The label of an accepted object, or None if it is rejected."""
@@ -37,7 +38,8 @@ WHERE excluded.objects > known.objects
 """
 # Rejected objects are items already, unless they were deleted since. Those that wait move behind the audit,
 # in the order of the draw, so that what is labelled first is a random part. Items are locked in the order of
-# ids, as claims do, and before anything is written about them, as deletion needs it.
+# ids, as claims do, and before anything is written about them, as deletion needs it. LATERAL with LIMIT finds
+# each identity by its index; a join would read all of them.
 _DRAW = """
 WITH drawn AS (
     SELECT * FROM unnest(CAST(:key AS bytea[]), CAST(:active AS bigint[]), CAST(:shadow AS bigint[]),
@@ -45,8 +47,9 @@ WITH drawn AS (
         CAST(:shadow_outcome AS text[]))
     AS drawn (key, active, shadow, hour, draw, active_outcome, shadow_outcome)
 ), known AS (
-    SELECT item.id, drawn.* FROM drawn JOIN identity USING (key) JOIN item ON item.id = identity.item
-    ORDER BY item.id FOR UPDATE OF item
+    SELECT item.id, drawn.* FROM drawn
+    CROSS JOIN LATERAL (SELECT identity.item FROM identity WHERE identity.key = drawn.key LIMIT 1) AS found
+    JOIN item ON item.id = found.item ORDER BY item.id FOR UPDATE OF item
 ), moved AS (
     UPDATE item SET tier = 0, rank = 1 + known.draw FROM known
     WHERE item.id = known.id AND item.state = 0 AND item.tier = 1
@@ -107,18 +110,22 @@ class Comparisons:
         with self._lock:
             now, drawn = self._now(), list(self._drawn)
             rows = [self._row(*each) for each in self._counts.items()]
-        accepted = [each.kept for _, each in drawn if each.active_outcome is not None]
-        if accepted:
-            keep(self._engine, accepted)
+        for start in range(0, len(drawn), _AT_ONCE):
+            self._draw(drawn[start : start + _AT_ONCE])
         if rows:
             with self._engine.begin() as connection:
                 connection.execute(text(_ADD), rows)
-                if drawn:
-                    connection.execute(text(_DRAW), _columns(drawn))
         with self._lock:
             for key in [key for key in self._counts if key[2] < now]:
                 del self._counts[key]
             del self._drawn[: len(drawn)]
+
+    def _draw(self, drawn: Sequence[tuple[int, Drawn]]) -> None:
+        accepted = [each.kept for _, each in drawn if each.active_outcome is not None]
+        if accepted:
+            keep(self._engine, accepted)
+        with self._engine.begin() as connection:
+            connection.execute(text(_DRAW), _columns(drawn))
 
     def _now(self) -> int:
         """Return the current hour; never one before, whose row may be complete."""
