@@ -90,6 +90,7 @@ class Operation:
                 deploy(connection, model.number, "shadow", SHADOWED, *BY)
         self._done = threading.Event()
         self.done: Counter[str] = Counter()
+        self._received: Counter[str] = Counter()
         self.labelled: list[int] = []
         self.events: list[dict[str, Any]] = []
 
@@ -130,6 +131,7 @@ class Operation:
             thread.join()
         end = time.monotonic() + LONGEST
         while time.monotonic() < end and any(each["waiting"] for each in self._deliveries()):
+            self._verify()
             time.sleep(1)
         time.sleep(75)  # for the last minute to be closed, and added to the monitors
         with self._reader:
@@ -162,9 +164,16 @@ class Operation:
         for event in gate.events(last):
             self.events.append(event)
 
+    def _verify(self) -> None:
+        """Verify the signatures of what came since the last time; they are valid for five minutes."""
+        verify = Verifier(SECRET).verify
+        for _, headers, body in self._receiver.received[self._received.total() :]:
+            self._received[verify(body, headers)["id"]] += 1
+
     def _scrape(self, addresses: list[str], token: str) -> None:
         headers = {"authorization": f"Bearer {token}"}
         while not self._done.wait(1):
+            self._verify()
             for address in addresses:
                 try:
                     answer = httpx2.get(f"{address}/metrics", headers=headers, timeout=10)
@@ -222,8 +231,8 @@ class Operation:
         return bool(same and not untold and not lost and not missed and not twice)
 
     def _check_webhooks(self, written: dict[str, dict[str, Any]]) -> bool:
-        verify = Verifier(SECRET).verify
-        received = Counter(verify(body, headers)["id"] for _, headers, body in self._receiver.received)
+        self._verify()
+        received = self._received
         wanted = {name for name, each in written.items() if each["type"] in SENT}
         lost = {name for name in wanted - set(received) if written[name]["timestamp"] > self._began}
         again = received.total() - len(received)
