@@ -23,8 +23,8 @@ from tests.gate.conftest import ForkedGate
 from tests.gate.test_database import move
 from transcendent import InductiveEvaluator, load, save
 from transcendent.cli.app import app
+from transcendent.gate import intake, read_labelled, shadowing, shadows, stored
 from transcendent.gate import model as gate_model
-from transcendent.gate import read_labelled, shadowing, shadows, stored
 from transcendent.gate.auditing import harm_in
 from transcendent.gate.check import check
 from transcendent.gate.comparing import compare
@@ -245,10 +245,69 @@ def test_other_processes_give_the_same_cells_and_a_flush_may_be_repeated(
     assert counted(engine)[models["few"].number] == Compared(twice)
     assert drawn_in(engine, models["few"].number) == rows  # the same objects were drawn
     first.hour += 1  # the row of the hour before is complete
-    first.answer(X[:150])
+    first.answer(X[:150], "p")
     first.store()
-    assert counted(engine)[models["few"].number].cells == whole.cells + twice
+    others = Expected(shadow_secret(engine), files, "one", "few", X[:150], HALF, "p")
+    assert counted(engine)[models["few"].number].cells == others.cells + twice
     assert len(first.comparisons._counts) == 1 or first.comparisons.flush() is None
+
+
+def test_an_id_that_is_sent_again_counts_once(engine, start, models, files, problem):
+    X, number = problem[0][1000:1400], models["few"].number
+    promoted(engine, models, few=HALF)
+    gate = start()
+    gate.turn()
+    for _ in range(3):
+        gate.answer(X)
+        gate.store()
+    once = Expected(shadow_secret(engine), files, "one", "few", X, HALF)
+    assert counted(engine)[number] == Compared(once.cells)
+    shadow(engine, models["classes"], FIFTH, *BY)  # which has seen none of them
+    gate.turn()
+    gate.answer(X)
+    gate.store()
+    others = Expected(shadow_secret(engine), files, "one", "classes", X, FIFTH)
+    assert counted(engine)[models["classes"].number] == Compared(others.cells)
+
+
+def test_what_the_next_model_has_rejected_stays_rejected(engine, start, models, problem):
+    """Objects that were drawn before a promotion are stored after it."""
+    X = problem[0][1000:1400]
+    promoted(engine, models, few={**HALF, "sample": 1.0, "audit": 1.0})
+    gate = start()
+    gate.turn()
+    gate.answer(X)
+    gate.shadows.work()
+    promote(engine, models["few"], "active", PLAIN, *BY, 0)
+    gate.turn()
+    gate.answer(X)
+    sql = (
+        "SELECT item.id FROM item JOIN payload ON payload.id = item.id WHERE NOT accepted AND model = :model"
+    )
+    with engine.connect() as connection:
+        rejected = set(connection.execute(text(sql), {"model": models["few"].number}).scalars())
+    gate.comparisons.flush()
+    with engine.connect() as connection:
+        assert set(connection.execute(text(sql), {"model": models["few"].number}).scalars()) == rejected
+    assert len(rejected) > 20
+
+
+def test_a_deleted_object_does_not_come_back_from_memory(engine, start, models, problem):
+    promoted(engine, models, few={**HALF, "sample": 1.0, "audit": 1.0})
+    gate = start()
+    gate.turn()
+    gate.answer(problem[0][1000:1400])
+    gate.shadows.work()
+    accepted = [each.kept for _, each in gate.comparisons._drawn if each.active_outcome is not None]
+    name = accepted[0][list(intake._COLUMNS).index("object_id")]
+    delete(engine, ToDelete("object", name), *BY)
+    gate.comparisons.flush()
+    with engine.connect() as connection:
+        sql = "SELECT count(*) FROM payload WHERE object_id = :name"
+        assert connection.execute(text(sql), {"name": name}).scalar_one() == 0
+    gate.answer(problem[0][1000:1400], "p")
+    gate.store()
+    assert drawn_in(engine, models["few"].number)  # of what came later
 
 
 def test_what_a_process_has_flushed_is_not_lost_with_it_or_with_an_unknown_commit(
@@ -268,6 +327,8 @@ def test_what_a_process_has_flushed_is_not_lost_with_it_or_with_an_unknown_commi
 
     class Lost:
         """An engine whose commits succeed, but whose answers are lost."""
+
+        connect = staticmethod(engine.connect)
 
         @contextmanager
         def begin(self):
@@ -701,17 +762,15 @@ def test_one_and_two_gates_count_the_same_cells_and_a_killed_one_loses_only_what
         rows = {each.object_id for each in drawn_in(engine, models["few"].number)}
         gates.append(ForkedGate(database, None, tmp_path / "second").wait())
         wait_until(lambda: loaded(2))
-        send(gates[0], token, X[:150])
-        send(gates[1], token, X)  # whose first half both have: one of them twice
-        send(gates[0], token, X[:150])
-        half = Expected(shadow_secret(engine), files, "one", "few", X[:150], HALF).cells
-        whole = Counter({cell: 2 * n for cell, n in (expected["few"] + half).items()})
+        send(gates[0], token, X[:150])  # which it has compared
+        send(gates[1], token, X)
+        whole = Counter({cell: 2 * n for cell, n in expected["few"].items()})
         wait_until(lambda: counted(engine)[models["few"].number].cells == whole)
         gates[0].stop(signal.SIGKILL)
         assert counted(engine)[models["few"].number].cells == whole
-        send(gates[1], token, X)
+        send(gates[1], token, X[:150])
         gates[1].stop()  # which flushes
-        assert counted(engine)[models["few"].number].cells == whole + expected["few"]
+        assert counted(engine)[models["few"].number].cells == whole
         assert {each.object_id for each in drawn_in(engine, models["few"].number)} == rows
     finally:
         for gate in gates:

@@ -265,6 +265,7 @@ _NEEDED = {
     "artifact": ("SELECT",),
     "context_field": ("SELECT", "INSERT"),
     "cutoff": ("SELECT", "INSERT"),
+    "deletion": ("SELECT",),
     "delivery": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "deployment": ("SELECT", "INSERT"),
     "disagreement": ("SELECT", "INSERT"),

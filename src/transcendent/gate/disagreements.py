@@ -57,10 +57,16 @@ WITH drawn AS (
 INSERT INTO disagreement (item, shadow, active, hour, draw, active_outcome, shadow_outcome)
 SELECT id, shadow, active, hour, draw, active_outcome, shadow_outcome FROM known ON CONFLICT DO NOTHING
 """
+_DELETED = """
+SELECT EXISTS (SELECT FROM deletion WHERE written_at > now() - make_interval(secs => :age))
+"""
 
 
 class Drawn(NamedTuple):
-    """An object on which a shadow disagrees, drawn for a label; ``draw`` is its place in a random order."""
+    """An object on which a shadow disagrees, drawn for a label; ``draw`` is its place in a random order.
+
+    ``answered_at`` is a time of `time.monotonic`.
+    """
 
     kept: Kept
     active: int
@@ -68,6 +74,7 @@ class Drawn(NamedTuple):
     draw: float
     active_outcome: Outcome
     shadow_outcome: Outcome
+    answered_at: float
 
 
 @dataclass
@@ -121,9 +128,14 @@ class Comparisons:
             del self._drawn[: len(drawn)]
 
     def _draw(self, drawn: Sequence[tuple[int, Drawn]]) -> None:
+        """Store items, unless objects were deleted since they were answered: they may be among those."""
+        age = time.monotonic() - min(each.answered_at for _, each in drawn)
+        with self._engine.connect() as connection:
+            if connection.execute(text(_DELETED), {"age": age}).scalar_one():
+                return
         accepted = [each.kept for _, each in drawn if each.active_outcome is not None]
         if accepted:
-            keep(self._engine, accepted)
+            keep(self._engine, accepted, decided_now=False)
         with self._engine.begin() as connection:
             connection.execute(text(_DRAW), _columns(drawn))
 
@@ -148,6 +160,6 @@ class Comparisons:
 
 
 def _columns(drawn: Sequence[tuple[int, Drawn]]) -> dict[str, list[Any]]:
-    rows = [(each.kept[0], hour, *each[1:]) for hour, each in drawn]
-    names = ("key", "hour", *Drawn._fields[1:])
+    rows = [(each.kept[0], hour, *each[1:-1]) for hour, each in drawn]
+    names = ("key", "hour", *Drawn._fields[1:-1])
     return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ DELETE FROM identity WHERE key = ANY(%b) AND NOT EXISTS (SELECT FROM item WHERE 
 # have a label, or that are the audit of the other model stay: the audit of a model must not lose the objects
 # that the next one rejects. Rows are locked in the order of ids, as claims and releases do.
 _DECISION = [name for name in list(_COLUMNS)[4:-4] if name not in ("object_id", "sender", "features")]
-_DECIDE_AGAIN = f"""
+_AGAIN = f"""
 WITH incoming AS (
     SELECT * FROM unnest({_ARRAYS}) AS incoming ({", ".join(_COLUMNS)})
 ), known AS (
@@ -84,9 +85,7 @@ WITH incoming AS (
         model.digest AS was_model
     FROM incoming JOIN identity USING (key) JOIN item ON item.id = identity.item
     JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
-    WHERE (item.state = 2 AND incoming.kept) OR (item.state = 0 AND NOT payload.accepted
-        AND item.model <> incoming.model AND (item.held_until IS NULL OR item.held_until <= now()))
-    ORDER BY item.id FOR UPDATE OF item
+    WHERE {{}} ORDER BY item.id FOR UPDATE OF item
 ), history AS (
     INSERT INTO label (item, action, reason, note, author)
     SELECT id, CASE WHEN kept THEN 'decide' ELSE 'close' END,
@@ -103,6 +102,11 @@ UPDATE item SET model = known.model, tier = known.tier, rank = known.rank, holde
     skipped_by = NULL, state = CASE WHEN known.kept THEN 0 ELSE 2 END
 FROM known WHERE item.id = known.id
 """
+_CLOSED = "item.state = 2 AND incoming.kept"
+_WAITING = """item.state = 0 AND NOT payload.accepted AND item.model <> incoming.model
+    AND (item.held_until IS NULL OR item.held_until <= now())"""
+_OPEN_AGAIN = _AGAIN.format(_CLOSED)
+_DECIDE_AGAIN = _AGAIN.format(f"({_CLOSED}) OR ({_WAITING})")
 
 Kept = tuple[Any, ...]
 """An object to store: a value for each of the columns above."""
@@ -218,29 +222,31 @@ def _key(sender: str, name: str, features: bytes) -> bytes:
     return hashlib.sha256(b"%s\n%s\n%s" % (sender.encode(), name.encode(), features)).digest()
 
 
-def keep(engine: Engine, kept: Sequence[Kept]) -> None:
+def keep(engine: Engine, kept: Sequence[Kept], *, decided_now: bool = True) -> None:
     """Commit objects to the quarantine; known ones stay as they are, or are decided again.
 
-    Keys are inserted in sorted order, so that two gates with the same objects cannot deadlock.
+    If they were not ``decided_now``, what waits stays as it is: another model may have decided it since. Keys
+    are inserted in sorted order, so that two gates with the same objects cannot deadlock.
     """
     last = {each[0]: each for each in sorted(kept, key=lambda each: bool(each[-1]))}  # those to keep win
     unique = [each for _, each in sorted(last.items())]
+    work = partial(_keep, kept=unique, again=_DECIDE_AGAIN if decided_now else _OPEN_AGAIN)
     try:
-        retry_if_disconnected(engine, lambda connection: _keep(connection, unique))
+        retry_if_disconnected(engine, work)
     except IntegrityError as error:
         if getattr(error.orig, "sqlstate", None) != _CHECK_VIOLATION:
             raise
         make_months(engine)
-        retry_if_disconnected(engine, lambda connection: _keep(connection, unique))
+        retry_if_disconnected(engine, work)
 
 
-def _keep(connection: Connection, kept: Sequence[Kept]) -> None:
+def _keep(connection: Connection, kept: Sequence[Kept], again: str) -> None:
     _set_up(connection)
     if _run(connection, _KEEP, kept) == len(kept):
         return
     if connection.exec_driver_sql(_FORGET, ([each[0] for each in kept],)).rowcount:
         _run(connection, _KEEP, kept)
-    _run(connection, _DECIDE_AGAIN, kept)
+    _run(connection, again, kept)
 
 
 def try_keeping(connection: Connection) -> None:

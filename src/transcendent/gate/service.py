@@ -337,7 +337,7 @@ class Service:
             given = serving.number, serving.draw, ids, senders, part.rows, decisions, ruling.cutoff
             stored = to_keep(*given, origins=origins, older=serving.older)
             kept += [(whose[i], each) for i, each in stored.items() if places[i] not in ruling.over]
-        start, answered = 0, Answered(serving, parsed.ids, parsed.origins, ruling)
+        start, answered = 0, Answered(serving, parsed.ids, parsed.origins, ruling, time.monotonic())
         compares = self._shadows is not None and bool(self._shadows.standing)
         for job, end in zip(jobs, ends.tolist(), strict=True):
             problems = {p - start: problem for p, problem in parsed.problems.items() if start <= p < end}

@@ -33,6 +33,8 @@ MAX_OBJECTS = 20_000
 """Limit on the objects that wait for shadows, sampled or not."""
 MAX_BYTES = 16 << 20
 """Limit on the size of their requests."""
+MAX_KNOWN = 100_000
+"""Ids of the sample that a gate remembers."""
 _GATHER = 0.25  # seconds in which objects gather: a call with many costs little more than one with few
 _AT_ONCE = 256  # objects in a call, so that no request waits long for the interpreter lock
 _MOVE_AFTER = 100  # objects after which the cutoff of a shadow moves
@@ -40,12 +42,16 @@ _CLOSE_TIMEOUT = 5.0  # seconds for what waits when the gate stops
 
 
 class Answered(NamedTuple):
-    """Requests that were answered together: what decided them, ids and origins by place, and the ruling."""
+    """Requests that were answered together: what decided them, ids and origins by place, and the ruling.
+
+    ``at`` is a time of `time.monotonic`.
+    """
 
     serving: Serving
     ids: list[Any]
     origins: Mapping[int, Origin]
     ruling: Ruling
+    at: float
 
 
 class Offered(NamedTuple):
@@ -182,6 +188,7 @@ class Shadows:
         self._fates, self._comparisons, self._metrics = Fates(secret), comparisons, metrics or Metrics()
         self._lock, self._closed = Lock(), Event()
         self._queue: deque[Offered] = deque()
+        self._known: dict[tuple[int | None, float], None] = {}
         self._objects = self._bytes = 0
         self._thread: Thread | None = None
 
@@ -189,7 +196,7 @@ class Shadows:
         """Compare with other shadows from now on."""
         for each in standing:
             self._metrics.expect_shadow(each.model.digest)
-        self.standing = tuple(standing)
+        self.standing, self._known = tuple(standing), {}
         if self._thread is None and standing:
             self._thread = Thread(target=self._run, name="shadows", daemon=True)
             self._thread.start()
@@ -251,6 +258,7 @@ class Shadows:
                 (row, place, fate)
                 for row, place in zip(rows, part.places[rows].tolist(), strict=True)
                 if (fate := self._fates(answered.ids[place], most)) is not None
+                and not self._is_known(answered.serving.deployment, fate)
             ]
             outcomes = outcomes_of(decisions, [row for row, _, _ in chosen])
             for (row, place, fate), outcome in zip(chosen, outcomes, strict=True):
@@ -258,6 +266,16 @@ class Shadows:
                 where = place, given, fate, part, decisions, row
                 sampled.append(Sampled(answered, offered.sender, *where, outcome))
         return sampled
+
+    def _is_known(self, active: int | None, fate: Fate) -> bool:
+        """Return whether an id came before: it is labelled once, so it must not count again."""
+        known, key = self._known, (active, fate.draw)
+        if key in known:
+            return True
+        known[key] = None
+        if len(known) > MAX_KNOWN:
+            del known[next(iter(known))]
+        return False
 
     def _compare(self, sampled: list[Sampled]) -> None:
         """Let each shadow decide its part of the sample, and count; rest as long as that took."""
@@ -307,7 +325,15 @@ def _drawn(disagreeing: Mapping[Sampled, Sequence[tuple[Shadow, Outcome]]]) -> l
     for each in disagreeing:
         parts[id(each.part)].append(each)
     return [
-        Drawn(kept, each.active or 0, shadow.deployment, each.fate.draw, each.outcome, outcome)
+        Drawn(
+            kept,
+            each.active or 0,
+            shadow.deployment,
+            each.fate.draw,
+            each.outcome,
+            outcome,
+            each.answered.at,
+        )
         for part in parts.values()
         for each, kept in zip(part, _kept(part, disagreeing), strict=True)
         for shadow, outcome in disagreeing[each]
