@@ -110,7 +110,8 @@ def _learn_to_shadow(
         return
     showing.show(_in_words(found), found, as_json)
     digest = found["model"][:12]
-    console.say(f"model {digest} is a shadow: 'transcendent gate model promote {digest}' lets it decide.")
+    promote = f"transcendent gate model promote {digest} --reason TEXT"
+    console.say(f"model {digest} is a shadow: '{promote}' lets it decide.")
 
 
 def report(digest: models.Digest, database: Database = None, as_json: AsJson = False) -> None:

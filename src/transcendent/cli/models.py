@@ -69,7 +69,8 @@ def add(
             getpass.getuser(),
             reason,
         )
-    console.say(f"added {file}: promote it with 'transcendent gate model promote {model.digest[:12]}'.")
+    promote = f"transcendent gate model promote {model.digest[:12]} --reason TEXT"
+    console.say(f"added {file}: promote it with '{promote}'.")
     typer.echo(model.digest)
 
 

@@ -151,7 +151,8 @@ def _notes_on_times(read: Objects, objects: Objects, formats: list[str]) -> Iter
     if len(rows):
         examples = examples_of(objects.times[rows])
         said = objects.have("no date", rows) + (f": {examples}" if examples else "")
-        yield f'{said}; undated = "drop" leaves them out'
+        also = ", unless time_format names their format, too" if re.search(r"\d", examples) else ""
+        yield f'{said}; undated = "drop" leaves them out{also}'
         yield from ways_to_read(objects.times[rows])
 
 

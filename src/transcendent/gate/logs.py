@@ -32,7 +32,8 @@ def set_up(level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name in ("alembic", "httpx2", "httpcore2"):  # the last two would write the URLs of webhooks
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _dump(entry: Any, **_: Any) -> bytes:

@@ -137,7 +137,7 @@ class Server(uvicorn.Server):
         serving = self._state.service.serving
         digest = None if serving is None else serving.model.digest
         about = {"address": f"{host}:{port}", "model": digest, "version": __version__}
-        log.info("ready", **about, process=os.getpid())
+        log.info("waits for a model" if serving is None else "ready", **about, process=os.getpid())
         notify("READY=1")
 
     async def on_tick(self, counter: int) -> bool:

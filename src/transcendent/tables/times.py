@@ -23,6 +23,7 @@ _DAYS = (
     *_SWAPPED.values(),
     "%d.%m.%Y",
     "%d %b %Y",
+    "%d-%b-%Y",
     "%b %d, %Y",
     "%d %B %Y",
     "%B %d, %Y",
