@@ -223,6 +223,27 @@ def test_new_events_come_after_those_of_a_restored_database(own_engine, events, 
     assert [each["data"]["object_id"] for each in after] == ["later0", "last0"]
 
 
+def test_a_reader_that_was_ahead_of_a_restored_backup_misses_nothing_new(own_engine, events, fill):
+    fill([0.1])
+    with own_engine.begin() as connection:
+        connection.execute(text("UPDATE event SET transaction = transaction + 1000000"))
+        place = connection.execute(text("SELECT max(transaction) FROM event")).scalar_one()
+    resume_order(own_engine)
+    fill([0.2] * 3, "later")
+    after = all_of(events, Cursor(place + 5000, 900, 1))  # of an event that the backup did not have
+    assert [each["data"]["object_id"] for each in after] == ["later0", "later1", "later2"]
+
+
+def test_a_place_that_the_database_has_not_reached_is_refused(own_engine, events, fill):
+    fill([0.1])
+    last = events.after(Cursor()).last
+    assert events.after(last).last == last
+    with pytest.raises(CursorError, match="ahead of this database: an older backup must have been restored"):
+        events.after(last._replace(transaction=last.transaction + 1000))
+    fill([0.2], "new")
+    assert len(all_of(events, last)) == 1
+
+
 def test_gates_without_rights_on_new_tables_go_on_writing(own_engine, events):
     """As a gate of the version before, whose role was granted its rights before the migration."""
     made = rows(own_engine, [0.1, 0.2])
@@ -345,6 +366,9 @@ class TestPrinted:
     def test_what_is_refused(self, run, given, said):
         assert said in run(*given, code=2).stderr
 
+    def test_an_event_that_the_database_has_not_reached_is_refused(self, run):
+        assert "is ahead of this database" in run("--after", f"{10**17}-1-1", code=4).stderr
+
 
 @pytest.fixture(scope="module")
 def operator(gate):
@@ -370,6 +394,11 @@ class TestServed:
     def test_what_is_no_id_is_refused(self, operator, after):
         with pytest.raises(GateError, match="after must be the id of an event") as error:
             list(operator.events(after))
+        assert error.value.status == 422
+
+    def test_a_place_ahead_of_the_database_is_refused(self, operator):
+        with pytest.raises(GateError, match="an older backup must have been restored") as error:
+            list(operator.events(f"{10**17}-1-1"))
         assert error.value.status == 422
 
     def test_limits(self, operator):

@@ -122,6 +122,58 @@ def test_a_source_may_correct_itself_but_no_other(outside, quarantine, fill, exp
     assert quarantine.counts()["waiting"] == 1
 
 
+def test_an_undone_label_teaches_no_more_and_may_be_given_again(outside, quarantine, fill, export):
+    fill(1)
+    given = {"object_id": "o0", "teach": True}
+    (first,) = outside.add("sandbox-1", "malware", "sandbox", **given)
+    quarantine.undo("boss", first["item"], anyone=True)
+    assert export() == {}
+    outside.add("desk", "goodware", "tickets", item=quarantine.claim("ann").items[0]["id"], teach=True)
+    assert export() == {"o0": ("goodware", "tickets", False)}  # recorded while the item was held
+    quarantine.release("ann")
+    assert outside.add("sandbox-1", "malware", "sandbox", **given)[0]["settled"]
+    assert quarantine.counts()["waiting"] == 0
+    assert export() == {"o0": ("malware", "sandbox", False)}
+    quarantine.undo("boss", first["item"], anyone=True)
+    quarantine.claim("ann")
+    quarantine.resolve("ann", first["item"], "goodware")
+    for _ in range(2):
+        assert not outside.add("sandbox-1", "malware", "sandbox", **given)[0]["settled"]
+    assert len(quarantine.show(first["item"])["outside"]) == 4  # recorded once
+    assert export() == {"o0": ("goodware", None, False)}
+
+
+def test_sources_do_not_touch_each_others_labels(outside, quarantine, fill, export):
+    fill(1)
+    outside.add("sandbox-1", "malware", "sandbox", object_id="o0", teach=True)
+    assert not outside.add("desk", "malware", "tickets", object_id="o0")[0]["settled"]
+    assert outside.add("sandbox-1", "goodware", "sandbox", object_id="o0", teach=True)[0]["settled"]
+    assert export() == {"o0": ("goodware", "sandbox", False)}
+    audited(fill)
+    given = {"object_id": "audit0"}
+    outside.add("sandbox-1", "malware", "sandbox", **given, teach=True)
+    outside.add("desk", "goodware", "tickets", **given)
+    assert export()["audit0"] == ("malware", "sandbox", False)
+    outside.add("desk", "goodware", "tickets", **given, teach=True)
+    assert export()["audit0"] == ("goodware", "tickets", False)  # the newest of those that teach
+    outside.add("desk", "goodware", "tickets", **given)
+    assert export()["audit0"] == ("malware", "sandbox", False)
+    outside.add("sandbox-1", "malware", "sandbox", **given)
+    assert "audit0" not in export()
+
+
+def test_an_id_of_more_objects_than_can_be_labelled_at_once_is_refused(
+    outside, quarantine, fill, monkeypatch
+):
+    fill(1)
+    fill(1, key=b"the same id")
+    assert len(outside.add("x", "malware", "sandbox", object_id="o0")) == 2
+    monkeypatch.setattr("transcendent.gate.outside._MAX_ITEMS", 1)
+    with pytest.raises(ConflictError, match="more than 1 kept objects have this id: label them by item"):
+        outside.add("x", "goodware", "sandbox", object_id="o0")
+    assert all(each["label"] == "malware" for each in quarantine.find("o0"))
+
+
 def test_what_is_refused(own_engine, outside, fill):
     fill(1)
     keep(own_engine, rows(own_engine, [0.5], "o", key=b"another", sender="other sensor"))

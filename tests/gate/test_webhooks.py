@@ -4,7 +4,9 @@ import base64
 import json
 import signal
 import socket
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
@@ -18,7 +20,7 @@ from transcendent.cli.app import app
 from transcendent.errors import GateSettingsError
 from transcendent.gate import targets, webhooks
 from transcendent.gate.database import connect
-from transcendent.gate.events import Cursor, Events
+from transcendent.gate.events import Cursor, Events, resume_order
 from transcendent.gate.intake import keep
 from transcendent.gate.settings import read_settings
 from transcendent.gate.targets import AddressError, WebhookTarget, resolve
@@ -229,6 +231,69 @@ def test_what_could_not_be_sent_in_time_is_given_back(own_engine, receiver, star
     assert receiver.received == []
 
 
+def test_a_new_target_of_a_restored_database_gets_what_is_new(own_engine, receiver, start, fill):
+    fill(1, "before")
+    webhook = start()
+    with own_engine.begin() as connection:  # as restored on a server that has had fewer transactions
+        connection.execute(text("UPDATE webhook SET transaction = transaction + 1000000"))
+    resume_order(own_engine)
+    fill(5)
+    work(webhook)
+    assert sorted(ids(receiver)) == sorted(all_ids(own_engine)[1:])
+
+
+def test_a_new_target_does_not_move_the_order(own_engine, start, fill):
+    fill(1)
+    start()
+    resume_order(own_engine)
+    with own_engine.connect() as connection:
+        assert connection.execute(text("SELECT ahead FROM event_order")).scalar_one() == 0
+
+
+def test_an_answer_that_comes_byte_by_byte_is_a_failure_in_time(own_engine, start, fill):
+    def trickle():
+        connection, _ = server.accept()
+        connection.recv(65536)
+        with connection, suppress(OSError):
+            for byte in b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n":
+                connection.send(bytes([byte]))
+                time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        webhook = start(url=f"http://127.0.0.1:{server.getsockname()[1]}/", pauses=())
+        fill(1)
+        webhook.make()
+        threading.Thread(target=trickle, daemon=True).start()
+        began = time.monotonic()
+        webhook.send()
+        assert time.monotonic() - began < 2
+    assert list_deliveries(own_engine)["dead"][0]["problem"] == "no answer (ReadTimeout)"
+
+
+def test_an_attempt_that_breaks_in_any_way_counts(own_engine, start, fill, monkeypatch):
+    def fail(_):
+        raise UnicodeError("of the object o0")
+
+    webhook = start(pauses=())
+    fill(1)
+    monkeypatch.setattr(webhooks, "resolve", fail)
+    webhook.work()
+    assert list_deliveries(own_engine)["dead"][0]["problem"] == "no answer (UnicodeError)"
+
+
+def test_hosts_in_other_scripts_are_sent_to_by_their_ascii_names():
+    for url, netloc in (
+        ("https://bücher.example/ü", "xn--bcher-kva.example"),
+        ("https://Straße.example:8443/", "xn--strae-oqa.example:8443"),
+        ("https://Soc.example/", "Soc.example"),
+    ):
+        assert target_of(url).address.netloc == netloc
+    with pytest.raises(ValueError, match="without user or fragment"):
+        target_of("https://ann:pw@bücher.example/")
+    with pytest.raises(ValueError, match="url is not valid"):
+        target_of("https://büc her.example/")
+
+
 def test_a_target_is_refused_before_a_connection_if_its_address_is_private(
     own_engine, receiver, start, fill, monkeypatch
 ):
@@ -257,6 +322,20 @@ def test_a_target_is_refused_before_a_connection_if_its_address_is_private(
         (["::ffff:10.0.0.1"], False),
         (["2002:a00:1::1"], False),
         (["64:ff9b::a00:1"], False),
+        (["64:ff9b::5db8:d822"], True),
+        (["::ffff:93.184.216.34"], True),
+        (["::127.0.0.1"], False),
+        (["::169.254.169.254"], False),
+        (["::ffff:0:127.0.0.1"], False),
+        (["::5efe:7f00:1"], False),
+        (["64:ff9b:1::7f00:1"], False),
+        (["fec0::1"], False),
+        (["fe00::1"], False),
+        (["4000::1"], False),
+        (["5f00::1"], False),
+        (["3fff::1"], False),
+        (["2001:db8::1"], False),
+        (["2001::80ff:fffe"], False),
     ],
 )
 def test_every_address_of_a_host_must_be_public(monkeypatch, addresses, allowed):

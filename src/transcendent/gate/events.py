@@ -49,21 +49,23 @@ _REASONS = {
     "labels": "SELECT label, reason FROM remark WHERE label = ANY(:ids) AND reason IS NOT NULL",
     "outside": "SELECT outside, reason FROM outside_reason WHERE outside = ANY(:ids)",
 }
-# Events of transactions that the server has not reached yet were written by another one, and restored here.
-_RESTORED = """
-SELECT max(transaction) >= (
-    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead FROM event_order
-) FROM event
+# A new webhook begins at a transaction of which it has read nothing yet.
+_LAST = "greatest((SELECT max(transaction) FROM event), (SELECT max(transaction) - 1 FROM webhook))"
+# Transactions that the server has not reached yet were those of another one, and were restored here.
+_RESTORED = f"""
+SELECT {_LAST} >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead FROM event_order
 """
-_GO_ON = """
-UPDATE event_order SET ahead = (SELECT max(transaction) + 1 FROM event) - pg_current_xact_id()::text::bigint
+# Readers may have come further than the backup. New events must be after theirs as well, so some billions of
+# transactions are left out.
+_GO_ON = f"""
+UPDATE event_order SET ahead = {_LAST} + (1::bigint << 32) - pg_current_xact_id()::text::bigint
 """
 
 _CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
 class CursorError(TranscendentError, ValueError):
-    """The text is not the id of an event."""
+    """The text is not the id of an event that can have been read here."""
 
 
 class Cursor(NamedTuple):
@@ -104,6 +106,12 @@ class Events:
         """Return the next events. Those of items that are gone are left out where they are about the item."""
         with self._engine.connect() as connection:
             rows = places_after(connection, cursor, limit)
+            # What was read is before every transaction under way, unless the server has gone back since.
+            if not rows and cursor.transaction >= newest_place(connection).transaction:
+                raise CursorError(
+                    f"event {cursor} is ahead of this database: an older backup must have been restored. "
+                    "Read on after an event from before that backup, or without after, from the start."
+                )
             found = self._told(connection, rows)
         return Page([each for each in found if each], _place(rows[-1]) if rows else cursor)
 

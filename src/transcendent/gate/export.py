@@ -44,17 +44,22 @@ LEFT JOIN remark ON remark.label = last.id LEFT JOIN outside_label AS outside ON
 WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY kept.id
 """
-# The last label of another system, if it is to teach and analysts have not labelled the item.
+# Of the last label of each other system, the newest that is to teach, if the item itself has no label. One
+# with an action was the item's label, which was undone.
 _OUTSIDE = f"""
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
     false AS audited, item.received_at, last.written_at AS labelled_at, last.author, said.reason,
     NULL AS note, last.source,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
-FROM (SELECT DISTINCT ON (item) * FROM outside_label ORDER BY item, id DESC) AS last
+FROM (
+    SELECT DISTINCT ON (item) * FROM (
+        SELECT DISTINCT ON (item, source) * FROM outside_label ORDER BY item, source, id DESC
+    ) AS of_source WHERE teach AND action IS NULL ORDER BY item, id DESC
+) AS last
 JOIN item ON item.id = last.item JOIN payload ON payload.id = last.item JOIN model ON model.id = item.model
 LEFT JOIN outside_reason AS said ON said.outside = last.id
-WHERE last.teach AND item.state <> 1 AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
+WHERE item.state <> 1 AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY item.id
 """
 _MODELS = f"""

@@ -30,7 +30,8 @@ WHERE hashtextextended(object_id, 0) = hashtextextended(:object, 0) AND object_i
 _COLUMNS = "label, source, reason, teach, author, written_at, action IS NOT NULL AS settled"
 _BEFORE = f"""
 SELECT known.item, {_COLUMNS}, action FROM outside_label AS known
-LEFT JOIN outside_reason ON outside = known.id WHERE known.item = :item ORDER BY known.id DESC LIMIT 1
+LEFT JOIN outside_reason ON outside = known.id WHERE known.item = :item AND source = :source
+ORDER BY known.id DESC LIMIT 1
 """
 # The reason is in a table of its own, which can be deleted: labels cannot.
 _ADD = f"""
@@ -75,11 +76,15 @@ class OutsideLabels:
         allowed = [*map(str, state["classes"]), *self._labels]
         if given["label"] not in allowed:
             raise LabelError(f"{given['label']!r:.80} is not one of the labels {', '.join(allowed):.300}.")
-        before = connection.execute(text(_BEFORE), {"item": item}).mappings().first()
-        if before is not None and all(before[name] == value for name, value in given.items()):
+        asked = {"item": item, "source": given["source"]}
+        before: Any = connection.execute(text(_BEFORE), asked).mappings().first()
+        last = _last(connection, item)
+        stands = before is not None and last is not None and before["action"] == last["id"]
+        is_current = before is not None and (stands or before["action"] is None)
+        if is_current and all(before[name] == value for name, value in given.items()):
             return dict(before)
         action = None
-        if not state["accepted"] and _may_settle(connection, item, state, before, given["source"]):
+        if not state["accepted"] and _may_settle(state, stands):
             _set(connection, item, state=1, holder=None)
             said = {"label": given["label"], "reason": given["reason"] or given["source"]}
             action = _write(connection, item, "label", given["author"], **said)["id"]
@@ -88,20 +93,19 @@ class OutsideLabels:
 
 
 def _items_of(connection: Connection, object_id: str | None, sender: str | None) -> list[int]:
-    given = {"object": object_id, "sender": sender, "limit": _MAX_ITEMS}
+    given = {"object": object_id, "sender": sender, "limit": _MAX_ITEMS + 1}
     found = connection.execute(text(_OF_OBJECT), given).all()
     if not found:
         raise NoItemError("no object with this id is kept: accepted objects are not, nor are old ones.")
     if len({each.sender for each in found}) > 1:
         raise ConflictError("several senders have sent an object with this id: name the sender.")
+    if len(found) > _MAX_ITEMS:
+        raise ConflictError(f"more than {_MAX_ITEMS} kept objects have this id: label them by item.")
     return [each.id for each in found]
 
 
-def _may_settle(connection: Connection, item: int, state: dict[str, Any], before: Any, source: str) -> bool:
-    """Return whether a label of this source may become the item's own: it waits, or it has one of theirs."""
+def _may_settle(state: dict[str, Any], stands: bool) -> bool:
+    """Return whether a label may become the item's own: it waits, or a label of the same source stands."""
     if state["state"] == 0:
         return not state["held"]
-    if state["state"] == 2 or before is None or before["source"] != source:
-        return False
-    last = _last(connection, item)
-    return last is not None and last["id"] == before["action"]
+    return state["state"] == 1 and stands

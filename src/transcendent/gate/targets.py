@@ -9,10 +9,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
+from transcendent._utils.extras import extra
+
 KINDS = ("rejected", "labelled", "skipped", "undone", "decided", "closed", "deployed", "alarm", "outside")
 """Types of events."""
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_UNICAST = ipaddress.ip_network("2000::/3")  # all that is assigned for the internet
+_EXAMPLES = ipaddress.ip_network("3fff::/20")
 _PREFIX = "whsec_"
 _SHORTEST, _LONGEST = 24, 64  # bytes of a secret, as Standard Webhooks says
 
@@ -49,13 +53,17 @@ class WebhookTarget(BaseModel):
 
     @property
     def address(self) -> SplitResult:
-        """The parts of the URL."""
+        """The parts of the URL, with the host as name servers know it."""
         try:
             parts = urlsplit(self.url)
-            _ = parts.port
+            port = "" if parts.port is None else f":{parts.port}"
+            if parts.netloc.isascii():
+                return parts
+            host = extra("idna", "gate-client").encode(parts.hostname or "", uts46=True).decode()
         except ValueError as error:
             raise ValueError(f"webhook {self.name}: url is not valid: {error}.") from None
-        return parts
+        user, at, _ = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{user}{at}{host}{port}")
 
     def _read_secrets(self) -> list[bytes]:
         """Return the secrets, one a line: two while one replaces the other."""
@@ -108,6 +116,8 @@ def _is_public(address: str) -> bool:
     if isinstance(parsed, ipaddress.IPv6Address):  # which may lead to an IPv4 address
         translated = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None
         reached = parsed.ipv4_mapped or parsed.sixtofour or translated or parsed
+    if isinstance(reached, ipaddress.IPv6Address) and (reached not in _UNICAST or reached in _EXAMPLES):
+        return False
     return reached.is_global and not reached.is_multicast
 
 

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
@@ -25,7 +25,7 @@ from transcendent.gate.events import Cursor, Events, newest_place, places_after
 from transcendent.gate.targets import AddressError, WebhookTarget, resolve
 
 EVERY = 1.0  # seconds between two looks for what is due
-TIMEOUT = 10.0  # seconds for a target to answer
+TIMEOUT = 10.0  # seconds for an attempt
 # As Standard Webhooks recommends: ten attempts within three days.
 PAUSES = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
 MAX_WAITING = 10_000  # deliveries of a target; further events wait in their own table
@@ -34,7 +34,7 @@ MAX_SHOWN = 100
 _CLAIMED = 20  # deliveries that a process claims at once,
 _SENDING = 20.0  # and seconds after which it gives back those that it has not sent
 _SHORT = 1000  # bytes of an answer
-_LEASE = _SENDING + 4 * TIMEOUT  # connecting, sending and reading may each take as long
+_LEASE = _SENDING + 4 * TIMEOUT  # name servers may take longer than an attempt
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -93,9 +93,11 @@ class Webhook:
         self.target = target
         self._engine, self._events, self._pauses = engine, events, pauses
         httpx2 = extra("httpx2", "gate-client")
+        self._timeout, self._end = timeout, 0.0
         # A proxy of the environment would connect to addresses that were not checked.
-        self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
-        self._failed = httpx2.HTTPError
+        transport = httpx2.HTTPTransport(trust_env=False)
+        transport._pool._network_backend = _InTime(transport._pool._network_backend, self._left)
+        self._http = httpx2.Client(transport=transport, follow_redirects=False, trust_env=False)
         self._failing = False
         self._stopped = Event()
 
@@ -157,29 +159,38 @@ class Webhook:
 
     def _post(self, event: dict[str, Any]) -> str | None:
         """Send an event; return what went wrong, or None."""
-        body, parts = orjson.dumps(event), self.target.address
+        self._end = time.monotonic() + self._timeout
         try:
-            address = resolve(self.target)
-            netloc = f"[{address}]" if ":" in address else address
-            url = parts._replace(netloc=netloc if parts.port is None else f"{netloc}:{parts.port}").geturl()
-            headers = {
-                "host": parts.netloc,
-                "content-type": "application/json",
-                "user-agent": f"transcendent-gate/{__version__}",
-                **sign(self.target.secrets, event["id"], int(time.time()), body),
-            }
-            # Only the status matters; a short answer is read so that the connection can be used again.
-            asked = {"content": body, "headers": headers, "extensions": {"sni_hostname": parts.hostname}}
-            with self._http.stream("POST", url, **asked) as answer:
-                status = answer.status_code
-                length = answer.headers.get("content-length", "")
-                if length.isdigit() and int(length[:9]) <= _SHORT:
-                    answer.read()
+            status = self._answer(event)
         except AddressError as error:
             return str(error)
-        except self._failed as error:
+        except Exception as error:  # whatever it is must count as an attempt, or it would repeat for ever
             return f"no answer ({type(error).__name__})"
         return None if 200 <= status < 300 else f"status {status}"
+
+    def _answer(self, event: dict[str, Any]) -> int:
+        """Send an event; return the status of the answer."""
+        body, parts = orjson.dumps(event), self.target.address
+        address = resolve(self.target)
+        netloc = f"[{address}]" if ":" in address else address
+        url = parts._replace(netloc=netloc if parts.port is None else f"{netloc}:{parts.port}").geturl()
+        headers = {
+            "host": parts.netloc,
+            "content-type": "application/json",
+            "user-agent": f"transcendent-gate/{__version__}",
+            **sign(self.target.secrets, event["id"], int(time.time()), body),
+        }
+        # Only the status matters; a short answer is read so that the connection can be used again.
+        asked = {"content": body, "headers": headers, "extensions": {"sni_hostname": parts.hostname}}
+        with self._http.stream("POST", url, **asked) as answer:
+            length = answer.headers.get("content-length", "")
+            if length.isdigit() and int(length[:9]) <= _SHORT:
+                answer.read()
+            return int(answer.status_code)
+
+    def _left(self) -> float:
+        """Return the seconds left for the attempt under way; never 0, which would mean not to wait."""
+        return max(0.001, self._end - time.monotonic())
 
     def _note(self, delivery: Any, problem: str | None) -> None:
         """Delete a delivery that arrived; set the time of the next attempt of one that did not."""
@@ -201,6 +212,31 @@ class Webhook:
     def _give_back(self, ids: list[int]) -> None:
         with self._engine.begin() as connection:
             connection.execute(text(_GIVE_BACK), {"ids": ids})
+
+
+class _InTime:
+    """A network backend of httpcore, or a stream of it, whose every step has only the time that is left.
+
+    Timeouts of httpx hold for each step: an answer could come byte by byte, for hours.
+    """
+
+    def __init__(self, inner: Any, left: Callable[[], float]) -> None:
+        self._inner, self._left = inner, left
+
+    def connect_tcp(self, **given: Any) -> "_InTime":
+        return _InTime(self._inner.connect_tcp(**{**given, "timeout": self._left()}), self._left)
+
+    def start_tls(self, **given: Any) -> "_InTime":
+        return _InTime(self._inner.start_tls(**{**given, "timeout": self._left()}), self._left)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+        return bytes(self._inner.read(max_bytes, self._left()))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._inner.write(buffer, self._left())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 def sign(secrets: Sequence[bytes], name: str, moment: int, body: bytes) -> dict[str, str]:
