@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from tests.gate.conftest import tables_on
 from tests.gate.test_quarantine import MODEL, rows
+from transcendent.gate import folding
 from transcendent.gate.auditing import AuditItem, harm_in, harm_of
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
@@ -192,6 +193,37 @@ def test_today_and_items_before_the_deployment_do_not_count(engine, deployment):
     with engine.begin() as connection:
         connection.execute(text("UPDATE deployment SET made_at = now()"))
     assert found_in(engine, deployment) == (0, 0, 0)
+
+
+def test_items_of_a_later_deployment_of_the_model_do_not_count(engine, deployment):
+    resolve_all(Quarantine(engine), {f"{p}{i}": "goodware" for p in "ab" for i in range(10)})
+    with engine.begin() as connection:
+        sql = "SELECT model FROM deployment"
+        model = connection.execute(text(sql)).scalar_one()
+        numbers = [deploy(connection, model, each, {}, "test", "test") for each in ("active", "observe")]
+        connection.execute(text("UPDATE deployment SET made_at = now() - interval '30 days'"))
+        sql = "UPDATE deployment SET made_at = now() - interval '36 hours' WHERE id = :id"
+        connection.execute(text(sql), {"id": numbers[1]})
+    assert [found_in(engine, each)[0] for each in numbers] == [10, 10]
+    assert found_in(engine, deployment)[0] == 20  # of gates that follow none, which go on
+
+
+def test_nobody_waits_for_a_look_at_the_labels(engine, deployment, monkeypatch):
+    class Served:
+        rejector, unmonitored = None, "it cannot be monitored"
+
+    looks = []
+
+    def look(connection, *given):
+        with one.begin() as other:  # another connection
+            looks.append(other.execute(text("SELECT pg_try_advisory_xact_lock(3, 0)")).scalar_one())
+        return harm_in(connection, *given)
+
+    monkeypatch.setattr(folding, "harm_in", look)
+    one = connect(engine.url.render_as_string(hide_password=False), 1)
+    Folding(one, lambda: {deployment: Served}, 0.05, engine).fold_closed()
+    one.dispose()
+    assert looks == [True]
 
 
 def test_harm_raises_one_alarm(engine, deployment):

@@ -162,6 +162,8 @@ def test_a_model_is_served_once_it_is_promoted_and_the_one_before_after_a_rollba
     third = rollback(engine, *BY, 0)
     assert gate.turn() == (third.deployment, [one.number, other.number], None)
     assert (third.model, third.settings, gate.service.serving.draw.rate) == (one, PLAIN, 0)
+    deployed = [each.deployment for each in (first, second, third)]
+    assert list(gate.service.monitored()) == deployed  # the last minute of each is open
     said = gate.answer(X)
     assert said["model"] == one.digest
     assert [each["accepted"] for each in said["decisions"]] == load(files["one"]).decide(X).accepted.tolist()

@@ -16,6 +16,7 @@ from tests.gate.conftest import tables_on
 from tests.gate.streams import START, cells_of, streams
 from tests.monitoring.answers import objects
 from transcendent import ScoreEvaluator
+from transcendent.gate import minutes
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding, fold, list_monitors
@@ -316,6 +317,39 @@ def test_a_clock_behind_or_set_back_loses_nothing(engine, judge, observer):
     settle([other, one], clock)
     assert number_of(engine, "SELECT sum(objects) FROM minute_counts") == 90
     assert DriftMonitor.from_json(state_of(engine, deployment), judge).n == 90
+
+
+def test_a_clock_that_was_ahead_blinds_nobody(engine, judge, observer, monkeypatch):
+    clock, rng, deployment, wrong = Clock(), np.random.default_rng(0), deployed(engine), 60 * 24 * 365
+    lock = minutes._LOCK
+
+    def pass_minutes(count, gate, ahead=0):
+        for _ in range(count):
+            clock.minutes += ahead
+            gate.add(cells_of(observer, rng, 10))
+            clock.minutes += 1
+            seconds = clock() - 60 * ahead
+            monkeypatch.setattr(minutes, "_LOCK", lock.replace("now()", f"to_timestamp({seconds})"))
+            gate.beat()
+            gate.minutes.flush()
+            gate.folding.fold_closed()
+            clock.minutes -= ahead
+
+    def stored():
+        with engine.connect() as connection:
+            sql = "SELECT objects, folded FROM monitor WHERE deployment = :deployment"
+            return tuple(connection.execute(text(sql), {"deployment": deployment}).one())
+
+    gate = Gate(engine, clock, judge, deployment)
+    pass_minutes(2, gate)
+    assert stored() == (20, START + 1)
+    pass_minutes(2, gate, wrong)
+    assert stored()[1] < START + clock.minutes
+    pass_minutes(2, gate)
+    assert stored() == (60, START + 5)
+    gate.process.leave()
+    pass_minutes(2, Gate(engine, clock, judge, deployment))
+    assert stored() == (80, START + 7)
 
 
 def test_processes_that_fold_at_once_fold_each_minute_once(engine, judge, observer):

@@ -3,6 +3,7 @@
 import json
 import threading
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from transcendent.gate.model import load_model
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
+from transcendent.gate.waiting import Judged, changes_of
 
 TRUSTED = "sklearn.neighbors._kd_tree.KDTree sklearn.metrics._dist_metrics.EuclideanDistance64"
 EXPERIMENT = """
@@ -423,6 +425,18 @@ def test_a_budget_and_models_with_other_columns(run, own_engine, world, tmp_path
     assert found["labels"]["learnt"] == ours
     assert (found["waiting"]["items"], found["waiting"]["other_columns"]) == (waiting, others)
     assert deployments(own_engine)[-1].settings["budget"] == 0.3
+
+
+def test_a_report_quotes_no_features(filled, own_engine, world):
+    class Quoting:
+        def decide(self, X):
+            raise ValueError(f"unknown category {X.iloc[0, 0]!r}")
+
+    model = load_model(world[0] / "objects.transcendent", TRUSTED.split(), None)
+    judged = Judged(replace(model, rejector=Quoting(), observer=None), None)
+    found = changes_of(own_engine, judged, judged)
+    assert found["items"] > 0
+    assert found["problem"] == "deciding them raised a ValueError"
 
 
 def test_the_file_beside_is_asked_for_if_nothing_is_promoted(run, own_engine):

@@ -135,7 +135,7 @@ class Naive:
         return self.asks(who) and (self.words.append((who, "skip", None)) or True)
 
     def undo(self, who):
-        mine = [each for each in self.words if who in (each[0], "boss")]
+        mine = [each for each in self.words if who == each[0] or (who == "boss" and each[1] != "skip")]
         if mine:
             self.words.remove(mine[-1])
         return bool(mine)
@@ -230,6 +230,22 @@ def test_an_operator_undoes_the_newest_first(items, fill):
     assert not items.show(item)["labelled"]
     with pytest.raises(ConflictError):
         items.undo("boss", item, anyone=True)
+
+
+def test_an_operator_undoes_the_label_though_an_analyst_left_the_opinion_to_others(items, fill):
+    fill(1)
+    (item,) = label(items, "ann", "malware")
+    items.claim("cid", 1, opinions=True)
+    items.skip("cid", item)
+    items.undo("boss", item, anyone=True)
+    assert not items.show(item)["labelled"]
+
+
+def test_a_gate_without_opinions_does_not_tell_the_label(own_engine, items, fill):
+    fill(1)
+    (item,) = label(items, "ann", "malware")
+    with pytest.raises(ConflictError, match=f"^item {item} already has a label, by ann.$"):
+        Quarantine(own_engine).resolve("bob", item, "goodware")
 
 
 def test_what_others_said_is_hidden_until_nobody_is_asked(items, fill):

@@ -190,10 +190,20 @@ class TestTidy:
             connection.execute(text(sql), {"id": dead.id})
             sql = "INSERT INTO sender_day VALUES (CAST(:day AS date) - 1, 'a', 1, 1), (:day, 'b', 1, 1)"
             connection.execute(text(sql), {"day": first})
+            sql = """WITH used AS (
+                INSERT INTO model (digest, classes, features) VALUES ('ended', '[]', '{}') RETURNING id
+            ), made AS (
+                INSERT INTO deployment (model, action, settings, author, reason)
+                SELECT id, 'pinned', '{}', 'test', 'test' FROM used RETURNING id
+            ) INSERT INTO minute_counts (deployment, minute, process, objects, cells, counts)
+            SELECT made.id, extract(epoch FROM now())::bigint / 60 - age, gen_random_uuid(), age, '{1}', '{1}'
+            FROM made, unnest(ARRAY[1, 1440, 2890]) AS age"""
+            connection.execute(text(sql))
         assert to_tidy(engine, 1, None).processes == 1
         assert tidy(engine, 1, None).processes == 1
         assert rows_of(engine, "SELECT id FROM process") == [(live.id,)]
         assert rows_of(engine, "SELECT sender FROM sender_day") == [("b",)]
+        assert rows_of(engine, "SELECT objects FROM minute_counts ORDER BY 1") == [(1,), (1440,)]
 
     def test_is_left_to_the_process_that_does_it(self, engine, this):
         fill_months(engine, this - 2)

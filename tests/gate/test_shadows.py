@@ -640,6 +640,39 @@ def test_extra_items_are_not_of_the_audit(engine, labelled, models, tmp_path):
         assert harm_in(connection, active, 0.05).unclear_right.labels == audited.sum()
 
 
+@pytest.mark.parametrize("settled", ["labelled", "skipped"])
+def test_nor_are_rejected_items_that_were_settled_before_they_were_drawn(
+    engine, start, models, problem, settled
+):
+    promoted(engine, models, {"audit": 0.3, "budget": None}, few={**HALF, "sample": 1.0, "audit": 1.0})
+    gate = start()
+    gate.turn()
+    gate.answer(problem[0][1000:1600])
+    quarantine, rejected = Quarantine(engine, max_held=2000), []
+    while items := quarantine.claim("ann", 100).items:
+        for each in items:
+            if settled == "skipped" and not each["accepted"]:
+                quarantine.skip("ann", each["id"])
+            else:
+                quarantine.resolve("ann", each["id"], "malware")
+            rejected += [each["id"]] if not each["accepted"] else []
+    gate.store()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE item SET received_at = now() - interval '1 day'"))
+        connection.execute(text("UPDATE deployment SET made_at = now() - interval '2 day'"))
+        active = connection.execute(text("SELECT id FROM deployment WHERE action = 'active'")).scalar_one()
+        drawn = set(connection.execute(text("SELECT item FROM disagreement")).scalars())
+        before = harm_in(connection, active, 0.05).unclear_right.labels
+    undone = [item for item in rejected if item in drawn]
+    for item in undone:
+        quarantine.undo("ann", item)
+    with engine.connect() as connection:
+        assert harm_in(connection, active, 0.05).unclear_right.labels == before > 0
+        sql = """SELECT bool_and(tier = 0 AND rank = 1 + draw) FROM item JOIN disagreement ON item = item.id
+        WHERE item.id = ANY(:items)"""
+        assert connection.execute(text(sql), {"items": undone}).scalar_one()
+
+
 def test_nor_are_they_once_their_month_is_dropped(engine, drawn, problem, tmp_path):
     with engine.connect() as connection:
         month = this_month(connection)

@@ -152,7 +152,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
     metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items, engines.probing))
-    folding = Folding(engines.following, service.monitored, settings.promised_error)
+    folding = Folding(engines.following, service.monitored, settings.promised_error, engine)
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
     repeated = [

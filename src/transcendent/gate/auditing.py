@@ -17,26 +17,31 @@ from transcendent.monitoring import HarmMonitor
 # and closed ones, which will never have a label. The first and the last are found by the history of labels,
 # the second by the index of waiting items, so that no table of items is read as a whole. An accepted item
 # that was closed because another model had rejected it before was never drawn. Ranks of drawn objects are
-# below 1. A day counts once it is over: until then its sample grows.
-_OF_DEPLOYMENT = """item.model = deployment.model AND item.received_at >= deployment.made_at
-    AND item.received_at < date_trunc('day', now(), 'UTC')"""
+# below 1, but those of rejected objects may be as well. A day counts once it is over: until then its sample
+# grows. A model may be deployed again: a deployment ends with the next one that decides, unless it is that of
+# gates that follow none.
+_OF_DEPLOYMENT = "item.model = chosen.model AND item.received_at >= made_at AND item.received_at < ended_at"
 _DAY = "(item.received_at AT TIME ZONE 'UTC')::date"
 _ITEMS = f"""
-WITH history AS (
+WITH chosen AS (
+    SELECT model, made_at, least(date_trunc('day', now(), 'UTC'), (
+        SELECT min(later.made_at) FROM deployment AS later WHERE deployment.action <> 'pinned'
+            AND later.id > deployment.id AND later.action IN ('active', 'observe')
+    )) AS ended_at FROM deployment WHERE id = :deployment
+), history AS (
     SELECT DISTINCT ON (item) item AS id, action, label, reason FROM label ORDER BY item, id DESC
 ), settled AS (
     SELECT {_DAY} AS day, item.rank, item.id, payload.label AS predicted,
         CASE WHEN item.state = 1 THEN history.label END AS label
-    FROM deployment JOIN history ON true JOIN item ON item.id = history.id
+    FROM chosen JOIN history ON true JOIN item ON item.id = history.id
     JOIN payload ON payload.id = item.id
-    WHERE deployment.id = :deployment AND {_OF_DEPLOYMENT} AND payload.accepted AND item.rank < 1
+    WHERE {_OF_DEPLOYMENT} AND payload.accepted AND item.rank < 1
         AND (item.state = 1 OR (item.state = 2 AND history.reason IS DISTINCT FROM 'accepted'))
 ), waiting AS (
     SELECT DISTINCT ON (1) {_DAY} AS day, item.rank, item.id, '' AS predicted, NULL::text AS label
-    FROM deployment JOIN item ON true
-    WHERE deployment.id = :deployment AND {_OF_DEPLOYMENT} AND item.rank < 1 AND item.state = 0
-        AND (item.tier = 0 OR (item.tier = 2
-            AND EXISTS (SELECT FROM payload WHERE payload.id = item.id AND payload.accepted)))
+    FROM chosen JOIN item ON true
+    WHERE {_OF_DEPLOYMENT} AND item.rank < 1 AND item.state = 0 AND item.tier IN (0, 2)
+        AND EXISTS (SELECT FROM payload WHERE payload.id = item.id AND payload.accepted)
     ORDER BY 1, 2, 3
 )
 SELECT * FROM settled UNION ALL SELECT * FROM waiting

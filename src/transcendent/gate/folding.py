@@ -32,7 +32,7 @@ _LOCK = """
 SELECT set_config('idle_in_transaction_session_timeout', '60s', true), pg_try_advisory_xact_lock(3, 0) AS free
 """
 _START = "INSERT INTO monitor (deployment, problem) VALUES (:deployment, :problem) ON CONFLICT DO NOTHING"
-_KNOWN = "SELECT folded, state, sums, problem, audited FROM monitor WHERE deployment = :deployment"
+_KNOWN = "SELECT folded, state, sums, problem FROM monitor WHERE deployment = :deployment"
 # A process that has not flushed yet closes no minute.
 _NEXT = """
 SELECT min(minute) FROM minute_counts WHERE deployment = :deployment AND minute > :folded AND minute <= (
@@ -48,6 +48,11 @@ _OUTDATED = "DELETE FROM minute_counts WHERE deployment = :deployment AND minute
 _FAILED = "UPDATE monitor SET problem = :problem WHERE deployment = :deployment"
 # What the error of accepted answers is computed from: labels, and days that are over.
 _LABELS = "SELECT coalesce(max(id), 0) || ' ' || (now() AT TIME ZONE 'UTC')::date FROM label"
+# One process at a time looks at them. It excludes nothing else: many labels take a while to read.
+_LOOK = f"""
+SELECT audited, ({_LABELS}) AS now FROM monitor
+WHERE deployment = :deployment AND pg_try_advisory_xact_lock(3, 1)
+"""
 _AUDITED = "UPDATE monitor SET audited = :audited WHERE deployment = :deployment"
 _LIST = """
 SELECT monitor.deployment, model.digest AS model, deployment.action, objects, rejected, expected,
@@ -90,13 +95,18 @@ class Folding:
     """Folds the minutes of deployments whose models this process has loaded.
 
     ``served`` returns these models by the number of their deployment. ``promised`` is the setting
-    `promised_error`.
+    `promised_error`. Labels are read over ``reading``, so that nothing else on ``engine`` waits for that.
     """
 
     def __init__(
-        self, engine: Engine, served: Callable[[], Mapping[int, Model]], promised: float | None = None
+        self,
+        engine: Engine,
+        served: Callable[[], Mapping[int, Model]],
+        promised: float | None = None,
+        reading: Engine | None = None,
     ) -> None:
         self._engine, self._served, self._promised = engine, served, promised
+        self._reading = reading or engine
         self._started: set[int] = set()
         self._looked: dict[int, float] = {}
 
@@ -111,6 +121,7 @@ class Folding:
             for _ in range(_MAX_FOLDED):
                 if not self._fold_next(deployment, model):
                     break
+            self._look_for_harm(deployment)
 
     def _fold_next(self, deployment: int, model: Model) -> bool:
         """Fold the next minute of a deployment; return False if there is none."""
@@ -119,7 +130,6 @@ class Folding:
                 return False
             of = {"deployment": deployment}
             known = connection.execute(text(_KNOWN), of).one()
-            self._look_for_harm(connection, deployment, known.audited)
             if known.problem is not None:
                 return False
             minute = connection.execute(text(_NEXT), {**of, "folded": known.folded, "live": LIVE}).scalar()
@@ -162,19 +172,21 @@ class Folding:
         }
         connection.execute(text(_STORE), {"deployment": deployment, "minute": minute, **given})
 
-    def _look_for_harm(self, connection: Connection, deployment: int, audited: str | None) -> None:
+    def _look_for_harm(self, deployment: int) -> None:
         """Raise an alarm of harm; nothing is computed unless labels or days have come since the last look."""
         looked = self._looked.get(deployment, -_PAUSE)
         if self._promised is None or time.monotonic() - looked < _PAUSE:
             return
         self._looked[deployment] = time.monotonic()
-        now = connection.execute(text(_LABELS)).scalar_one()
-        if now == audited:
-            return
-        alarm = harm_in(connection, deployment, self._promised).unclear_right.alarm
-        if alarm is not None:
-            raise_alarm(connection, deployment, "harm", alarm)
-        connection.execute(text(_AUDITED), {"deployment": deployment, "audited": now})
+        of = {"deployment": deployment}
+        with self._reading.begin() as connection:
+            look = connection.execute(text(_LOOK), of).first()
+            if look is None or look.now == look.audited:
+                return
+            alarm = harm_in(connection, deployment, self._promised).unclear_right.alarm
+            if alarm is not None:
+                raise_alarm(connection, deployment, "harm", alarm)
+            connection.execute(text(_AUDITED), {**of, "audited": look.now})
 
 
 def list_monitors(connection: Connection, *, served: bool = False) -> list[dict[str, Any]]:

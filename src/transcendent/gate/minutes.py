@@ -27,8 +27,11 @@ Key = tuple[int, int]
 """A minute and a deployment."""
 
 # Shared with other flushes: only folding waits for them, and they for it. So no row is added to a minute
-# while it is folded, or after.
-_LOCK = "SELECT pg_advisory_xact_lock_shared(3, 0)"
+# while it is folded, or after. No minute is later than the database's clock says: what a clock that is wrong
+# has called a minute would otherwise be the last one that is folded, for all processes.
+_LOCK = """
+SELECT floor(extract(epoch FROM now()) / 60)::bigint AS latest FROM pg_advisory_xact_lock_shared(3, 0)
+"""
 _FOLDED = "SELECT deployment, folded FROM monitor"
 _STORED = """
 SELECT cells, counts, sums FROM minute_counts
@@ -119,14 +122,13 @@ class Minutes:
     def flush(self) -> None:
         """Store the counts, and say up to which minute they are complete."""
         with self._engine.begin() as connection:
-            connection.execute(text(_LOCK))
+            latest = connection.execute(text(_LOCK)).scalar_one()
             folded = {row.deployment: row.folded for row in connection.execute(text(_FOLDED))}
             stored = self._stored(connection, folded)
             with self._lock:
                 for (_, deployment), own in self._counts.items():
                     own.add_up(self._watched.get(deployment))
-                self._move_late(folded, stored)
-                now = self._now()
+                now = self._move(folded, stored, latest)
                 counts = {key: Counts(own.cells, own.sums) for key, own in self._counts.items() if own.cells}
             if counts:
                 connection.execute(text(_ADD), [self._row(*each) for each in sorted(counts.items())])
@@ -136,9 +138,8 @@ class Minutes:
                 del self._counts[key]
 
     def _now(self) -> int:
-        """Return the current minute; never one before, which this process may have called complete."""
-        self._minute = max(self._minute, int(self._clock() // 60))
-        return self._minute
+        """Return the current minute; never one that this process may have called complete."""
+        return max(self._minute, int(self._clock() // 60))
 
     def _row(self, key: Key, counts: Counts) -> dict[str, object]:
         (minute, deployment), cells = key, sorted(counts.cells)
@@ -158,16 +159,22 @@ class Minutes:
             found[minute, deployment] = counts_of(row) if row else Counts()
         return found
 
-    def _move_late(self, folded: Mapping[int, int], stored: Mapping[Key, Counts]) -> None:
-        """Move what came too late for its minute to one that is open.
+    def _move(self, folded: Mapping[int, int], stored: Mapping[Key, Counts], latest: int) -> int:
+        """Move what came too late for its minute, or is of one to come, to the current one; return that.
 
-        Rows that were folded do not change any more. So it does not matter whether this flush is committed.
+        Rows that were folded do not change any more, and none is stored of a minute to come. So it does not
+        matter whether this flush is committed.
         """
-        self._minute = max([self._minute, *(folded[deployment] + 1 for _, deployment in stored)])
+        now = max(self._minute, min(self._now(), latest), *(folded[each] + 1 for _, each in stored))
         for key, known in stored.items():
             rest, deployment = self._counts.pop(key).without(known), key[1]
-            if rest.cells and key[0] > folded[deployment] - STORED:  # of older ones, nobody knows
-                self._counts.setdefault((self._minute, deployment), Counts()).add(rest.cells, rest.sums)
+            if rest.cells and key[0] > max(folded[deployment], now) - STORED:  # of older ones, nobody knows
+                self._counts.setdefault((now, deployment), Counts()).add(rest.cells, rest.sums)
+        for key in [key for key in self._counts if key[0] > now]:
+            ahead = self._counts.pop(key)
+            self._counts.setdefault((now, key[1]), Counts()).add(ahead.cells, ahead.sums)
+        self._minute = now
+        return now
 
 
 def counts_of(row: Any) -> Counts:

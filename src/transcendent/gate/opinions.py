@@ -275,10 +275,13 @@ class SecondOpinions(Quarantine):
         return super().skip(who, item, reason=reason, note=note)
 
     def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
-        """Take back the last label, skip or opinion: the analyst's own unless ``anyone``."""
+        """Take back the last label, skip or opinion: the analyst's own unless ``anyone``.
+
+        Nobody takes back that another analyst left an opinion to others.
+        """
         with self._engine.begin() as connection:
             _locked(connection, item)
-            last, given = _last(connection, item), self._opinion_of(connection, None if anyone else who, item)
+            last, given = _last(connection, item), self._opinion_of(connection, who, item, anyone=anyone)
             if given is not None and last is not None:
                 is_later = last["id"] > given["after"] and last["action"] in ("label", "skip")
                 if not (is_later and (anyone or last["author"] == who)):
@@ -287,10 +290,12 @@ class SecondOpinions(Quarantine):
                     )
         return super().undo(who, item, note=note, anyone=anyone)
 
-    def _opinion_of(self, connection: Connection, who: str | None, item: int) -> dict[str, Any] | None:
-        """Return the last opinion or skip that stands, of one analyst or of anyone."""
+    def _opinion_of(
+        self, connection: Connection, who: str, item: int, *, anyone: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the last opinion or skip of an analyst that stands, or opinion of ``anyone``."""
         rows = connection.execute(text(_OF_ITEMS), {"items": [item]}).mappings().all()
-        found = [dict(row) for row in rows if who is None or row["author"] == who]
+        found = [dict(row) for row in rows if row["author"] == who or (anyone and row["action"] == "opinion")]
         return {**found[-1], "reason": None, "note": None} if found else None
 
     def _write_opinion(

@@ -217,7 +217,8 @@ class Quarantine:
             if state["state"] == 1 and (last := _last(connection, item)):
                 if (last["author"], last["label"]) == (who, label):
                     return last
-                raise ConflictError(f"item {item} has the label {last['label']!r}, by {last['author']}.")
+                # Not which one: other gates of this database may still ask for an opinion on it.
+                raise ConflictError(f"item {item} already has a label, by {last['author']}.")
             _check_holder(state, who)
             _set(connection, item, state=1, holder=None)
             written = _write(connection, item, "label", who, label=label, reason=reason, note=note)
@@ -249,8 +250,10 @@ class Quarantine:
                 raise ConflictError(
                     f"{state['holder']} holds item {item} until {state['held_until']:%H:%M:%S}."
                 )
-            tier = AUDITED if state["accepted"] or state["disagreed"] else REJECTED
-            _set(connection, item, state=0, tier=tier, skipped_by=None, holder=None)
+            place: dict[str, Any] = {"tier": AUDITED if state["accepted"] else REJECTED}
+            if not state["accepted"] and state["draw"] is not None:  # drawn before or after it was settled
+                place = {"tier": AUDITED, "rank": 1 + state["draw"]}
+            _set(connection, item, state=0, skipped_by=None, holder=None, **place)
             written = _write(connection, item, "undo", who, note=note)
         self._acted("undo", who, None)
         return written
@@ -422,7 +425,7 @@ def _locked(connection: Connection, item: int) -> dict[str, Any]:
     # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
     SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes,
-        EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id) AS disagreed
+        (SELECT min(draw) FROM disagreement WHERE disagreement.item = item.id) AS draw
     FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
     WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()

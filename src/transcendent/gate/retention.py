@@ -19,6 +19,7 @@ from transcendent.gate.database import (
     months_before,
     this_month,
 )
+from transcendent.gate.minutes import STORED
 
 # In a transaction that only holds the lock: the work is done over another connection. A server may end
 # transactions that are idle, which this one is.
@@ -39,6 +40,9 @@ SELECT count(*) FROM gone
 """
 _EXPIRED = "SELECT count(*) FROM example WHERE id < :first"
 _DEAD = "FROM process WHERE seen_at < now() - interval '1 day'"
+# Folding deletes rows of its deployment; of deployments that have ended, nothing else does. Twice as long as
+# processes look for rows that were folded.
+_OLD_MINUTES = f"DELETE FROM minute_counts WHERE minute < extract(epoch FROM now()) / 60 - {2 * STORED}"
 _OLD_EVENTS = OLD_EVENTS.format("now() - make_interval(days => :days)")
 _FORGET_EVENTS = f"""
 DELETE FROM event WHERE (transaction, number) IN (
@@ -115,6 +119,7 @@ def tidy(
             events = _in_steps(engine, _FORGET_EVENTS, {"days": keep_events_days})
         with engine.begin() as connection:
             processes = connection.execute(text(f"DELETE {_DEAD}")).rowcount
+            connection.execute(text(_OLD_MINUTES))
         return Tidied(months, examples, processes, sweep(engine), events)
 
 

@@ -38,6 +38,9 @@ _MAX_DECIDED = 256 << 10  # bytes of requests that are decided in one call
 _MAX_COMMITTED = 8 << 20  # bytes of requests that are committed in one transaction
 _SMALL = 8 << 10  # bytes: the event loop decides requests up to this size,
 _SHORT = 0.005  # as long as a call takes at most this many seconds
+_OPEN = (
+    180.0  # seconds for which a minute may be open: its gates flush it, or count as dead, and one folds it
+)
 _OUTCOME = itemgetter("label", "accepted")
 
 NO_MODEL = "no model is active: run 'transcendent gate model add' and 'transcendent gate model promote'."
@@ -98,7 +101,7 @@ class Service:
         shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
-        self._before: Serving | None = None
+        self._before: list[tuple[float, Serving]] = []  # until when each was served
         self._metrics, self._observe = metrics or Metrics(), observe
         self._shadows = shadows
         self._lock, self._uses = Lock(), Counter[Serving]()
@@ -118,8 +121,11 @@ class Service:
         return all(thread.alive for thread in self._threads) and (self.serving is None or self.serving.alive)
 
     def monitored(self) -> dict[int, Model]:
-        """Return the model that is served and the one before, whose last minute is open, by deployment."""
-        known = [each for each in (self._before, self.serving) if each is not None]
+        """Return the model that is served and those before, whose last minute is open, by deployment."""
+        with self._lock:
+            known = [each for _, each in self._before]
+            if self.serving is not None:
+                known.append(self.serving)
         return {each.deployment: each.model for each in known if each.deployment is not None}
 
     @property
@@ -138,7 +144,11 @@ class Service:
     def replace(self, serving: Serving) -> None:
         """Serve something else from the next batch on."""
         with self._lock:
-            self._before, self.serving = self.serving, serving
+            now = time.monotonic()
+            self._before = [each for each in self._before if each[0] > now - _OPEN]
+            if self.serving is not None:
+                self._before.append((now, self.serving))
+            self.serving = serving
             self._took = math.inf  # nobody knows how long its calls take, so a thread makes the first
 
     def uses(self, serving: Serving) -> bool:

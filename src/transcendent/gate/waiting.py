@@ -13,7 +13,6 @@ from transcendent.gate.cutoff import Cutoff, decide_by, next_cutoff
 from transcendent.gate.features import decode
 from transcendent.gate.intake import audit_secret
 from transcendent.gate.model import Model, with_budget
-from transcendent.tables.bad_rows import first_line
 from transcendent.tables.layout import Layout
 
 SAMPLE = 5000
@@ -60,7 +59,8 @@ def changes_of(engine: Engine, old: Judged, new: Judged) -> dict[str, Any]:
     try:
         before, after = (_decide(engine, each, encoded) for each in (old, new))
     except (ValueError, TypeError) as error:  # a detector that cannot handle one of them
-        return found | {"problem": first_line(error)}
+        # Its message may quote features, which must not outlive their objects.
+        return found | {"problem": f"deciding them raised a {type(error).__name__}"}
     return found | {"changes": _compare(before, after)}
 
 
