@@ -223,15 +223,24 @@ def test_new_events_come_after_those_of_a_restored_database(own_engine, events, 
     assert [each["data"]["object_id"] for each in after] == ["later0", "last0"]
 
 
-def test_a_reader_that_was_ahead_of_a_restored_backup_misses_nothing_new(own_engine, events, fill):
+@pytest.mark.parametrize(
+    "restored",
+    ["UPDATE event SET transaction = transaction + 1000000", "UPDATE event_order SET server = 'another'"],
+)
+def test_a_reader_that_was_ahead_of_a_restored_backup_misses_nothing_new(own_engine, events, fill, restored):
     fill([0.1])
     with own_engine.begin() as connection:
-        connection.execute(text("UPDATE event SET transaction = transaction + 1000000"))
+        connection.execute(text(restored))
         place = connection.execute(text("SELECT max(transaction) FROM event")).scalar_one()
     resume_order(own_engine)
     fill([0.2] * 3, "later")
     after = all_of(events, Cursor(place + 5000, 900, 1))  # of an event that the backup did not have
     assert [each["data"]["object_id"] for each in after] == ["later0", "later1", "later2"]
+    sql = text("SELECT ahead FROM event_order")
+    with own_engine.connect() as connection:
+        ahead = connection.execute(sql).scalar_one()
+        resume_order(own_engine)  # changes nothing now
+        assert connection.execute(sql).scalar_one() == ahead
 
 
 def test_a_place_that_the_database_has_not_reached_is_refused(own_engine, events, fill):

@@ -4,11 +4,17 @@ import base64
 import json
 import signal
 import socket
+import ssl
 import threading
 import time
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from sqlalchemy import text
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
@@ -268,6 +274,41 @@ def test_an_answer_that_comes_byte_by_byte_is_a_failure_in_time(own_engine, star
         webhook.send()
         assert time.monotonic() - began < 2
     assert list_deliveries(own_engine)["dead"][0]["problem"] == "no answer (ReadTimeout)"
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Return the file with the key and the certificate, signed by itself, of soc.example."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.DNSName("soc.example")])
+    signed = made.add_extension(names, critical=True).sign(key, SHA256())
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(pem, form, serialization.NoEncryption())
+    (tmp_path / "soc.pem").write_bytes(private + signed.public_bytes(pem))
+    return tmp_path / "soc.pem"
+
+
+def test_certificates_are_checked_against_the_name_of_the_host(receiver, start, certificate, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    receiver._server.socket = context.wrap_socket(receiver._server.socket, server_side=True)
+    port = int(receiver.url.rsplit(":", 1)[1].strip("/"))
+    monkeypatch.setattr(webhooks, "resolve", lambda _: "127.0.0.1")
+    webhook = start(timeout=5)
+    trusting = ssl.create_default_context(cafile=certificate)
+    for host, trusts, said in (
+        ("soc.example", False, "no answer (ConnectError)"),
+        ("other.example", True, "no answer (ConnectError)"),
+        ("soc.example", True, None),
+    ):
+        webhook.target = target_of(f"https://{host}:{port}/")
+        if trusts:
+            webhook._http._transport._pool._ssl_context = trusting
+        assert webhook._post({"id": "1-2-3"}) == said
+    assert [headers["host"] for _, headers, _ in receiver.received] == [f"soc.example:{port}"]
 
 
 def test_an_attempt_that_breaks_in_any_way_counts(own_engine, start, fill, monkeypatch):

@@ -51,14 +51,19 @@ _REASONS = {
 }
 # A new webhook begins at a transaction of which it has read nothing yet.
 _LAST = "greatest((SELECT max(transaction) FROM event), (SELECT max(transaction) - 1 FROM webhook))"
-# Transactions that the server has not reached yet were those of another one, and were restored here.
+# Another server, or this one after its files were restored or a replica took over.
+_SERVER = "(SELECT system_identifier || '-' || timeline_id FROM pg_control_system(), pg_control_checkpoint())"
+# Transactions that the server has not reached yet were those of another one, too.
 _RESTORED = f"""
-SELECT {_LAST} >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead FROM event_order
+SELECT server <> {_SERVER}
+    OR coalesce({_LAST} >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead, false)
+FROM event_order
 """
 # Readers may have come further than the backup. New events must be after theirs as well, so some billions of
 # transactions are left out.
 _GO_ON = f"""
-UPDATE event_order SET ahead = {_LAST} + (1::bigint << 32) - pg_current_xact_id()::text::bigint
+UPDATE event_order SET server = {_SERVER},
+    ahead = greatest(ahead, {_LAST} - pg_current_xact_id()::text::bigint) + (1::bigint << 32)
 """
 
 _CURSOR = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-([0-9]{1,18})", re.ASCII)

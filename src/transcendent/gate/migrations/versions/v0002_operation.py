@@ -111,9 +111,11 @@ _NO_MONITORS = "DROP TABLE alarm, monitor, minute_counts; ALTER TABLE process DR
 # then ends with pg_temp, so that no temporary table of that role stands in for one of these.
 _EVENTS = """
 CREATE TABLE event_order (
-    ahead bigint NOT NULL
+    ahead bigint NOT NULL,
+    server text NOT NULL
 );
-INSERT INTO event_order VALUES (0);
+INSERT INTO event_order
+    SELECT 0, system_identifier || '-' || timeline_id FROM pg_control_system(), pg_control_checkpoint();
 
 CREATE FUNCTION event_transaction() RETURNS bigint LANGUAGE sql SECURITY DEFINER
     AS $$ SELECT pg_current_xact_id()::text::bigint + ahead FROM event_order $$;
