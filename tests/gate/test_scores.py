@@ -213,7 +213,7 @@ def test_what_is_kept_is_shown_and_exported(server, tmp_path, runner):
         engine = connect(url)
         export_labelled(engine, tmp_path / "labelled.parquet")
         engine.dispose()
-        said = runner("gate", "learn", tmp_path / "answers.toml", "--database", url)
+        said = runner("gate", "learn", tmp_path / "answers.toml", "--artifact", path, "--database", url)
         assert "scores alone leave nothing to learn" in said
     found = read_labelled(tmp_path / "labelled.parquet", classes=np.unique(NAMES))
     rows = found.table.to_pandas().set_index("gate_id")
