@@ -117,9 +117,11 @@ def test_a_gate_counts_what_it_decides_and_commands_show_what_became_of_it(
     shown = run("monitors", database=database).output
     assert "0" in shown
     assert "nothing decided yet" in shown
-    process = Process(engine)  # another gate, two minutes later
+    with engine.begin() as connection:  # two minutes ago
+        connection.execute(text("UPDATE minute_counts SET minute = minute - 2"))
+    process = Process(engine)  # another gate
     process.beat(deployment, [1])
-    later = Minutes(engine, process.id, lambda: 9e9)
+    later = Minutes(engine, process.id)
     later.flush()
     Folding(engine, lambda: {deployment: loaded}).fold_closed()
     engine.dispose()
