@@ -240,7 +240,7 @@ def keep(engine: Engine, kept: Sequence[Kept], *, decided_now: bool = True) -> N
         retry_if_disconnected(engine, work)
 
 
-def _keep(connection: Connection, kept: Sequence[Kept], again: str) -> None:
+def _keep(connection: Connection, kept: Sequence[Kept], again: str = _DECIDE_AGAIN) -> None:
     _set_up(connection)
     if _run(connection, _KEEP, kept) == len(kept):
         return
