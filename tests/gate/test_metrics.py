@@ -22,7 +22,7 @@ from transcendent.gate import quarantine
 from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect
 from transcendent.gate.folding import list_monitors
-from transcendent.gate.metrics import KNOWN_FOR, PREFIX, Metrics, Tally
+from transcendent.gate.metrics import KNOWN_FOR, PREFIX, AnswerCounts, Metrics
 from transcendent.gate.paging import acknowledge, raise_alarm
 from transcendent.gate.quarantine import Quarantine
 from transcendent.monitoring import Alarm
@@ -341,7 +341,7 @@ class TestQueue:
 class TestMetrics:
     def test_gates_in_one_process_do_not_share_counts(self):
         one, other = Metrics(), Metrics()
-        one.count_answer(Tally("a" * 64, {("x", True): 3}), {})
+        one.count_answer(AnswerCounts("a" * 64, {("x", True): 3}), {})
         assert b'{decision="accepted",label="x",model="aaaaaaaaaaaa"} 3.0' in one.page()
         assert b'label="x"' not in other.page()
         assert PREFIX.encode() not in prometheus_client.generate_latest()
@@ -363,7 +363,7 @@ class TestMetrics:
         metrics = Metrics()
         metrics.show_model("a" * 64, ["x"], 0.2)
         metrics.show_cutoff("a" * 64, 0.3, 1)
-        metrics.count_answer(Tally("a" * 64, {("x", False): 2}), {1: 2})
+        metrics.count_answer(AnswerCounts("a" * 64, {("x", False): 2}), {1: 2})
         metrics.show_model("b" * 64, ["x"], None)
         page = metrics.page().decode()
         assert re.findall(r'_info{model="(\w+)"', page) == ["b" * 12]

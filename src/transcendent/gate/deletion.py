@@ -62,7 +62,6 @@ _ROWS = {
 _DELIVERIES = """DELETE FROM delivery USING event
 WHERE event.transaction = delivery.transaction AND event.number = delivery.number
     AND event.items[delivery.place] = ANY(:ids)"""
-_HAS_DELIVERIES = "SELECT to_regclass('delivery') IS NOT NULL"
 _WRITE = """INSERT INTO deletion (kind, items, examples, notes, author, reason)
 VALUES (:kind, 0, 0, 0, :author, :reason) RETURNING id"""
 _COUNT = """UPDATE deletion
@@ -155,8 +154,7 @@ def _delete(connection: Connection, ids: list[int], deletion: int) -> Deleted:
     connection.execute(text("SET LOCAL synchronous_commit = on"))
     connection.execute(text(_LOCK), given)
     connection.execute(text(_IDENTITY), given)
-    if connection.execute(text(_HAS_DELIVERIES)).scalar_one():
-        connection.execute(text(_DELIVERIES), given)
+    connection.execute(text(_DELIVERIES), given)
     counts = {name: connection.execute(text(sql), given).rowcount for name, sql in _ROWS.items()}
     deleted = Deleted(counts["payloads"], counts["examples"], counts["notes"] + counts["reasons"])
     connection.execute(text(_COUNT), {**deleted._asdict(), "deletion": deletion})

@@ -38,7 +38,7 @@ _COMMIT_OBJECTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
 disable_created_metrics()  # a second series for every counter, which Prometheus does not read
 
 
-class Tally(NamedTuple):
+class AnswerCounts(NamedTuple):
     """The decisions in the answer to a request: how many by label and whether accepted, and how many not."""
 
     model: str
@@ -152,7 +152,7 @@ class Metrics:
         self._routes[route, status] = found
         return found
 
-    def count_answer(self, tally: Tally, kept: Mapping[int, int]) -> None:
+    def count_answer(self, tally: AnswerCounts, kept: Mapping[int, int]) -> None:
         """Count the objects of a request that is answered; ``kept`` are those kept by tier."""
         for (label, accepted), n in tally.outcomes.items():
             found = self._outcomes.get((tally.model, label, accepted))

@@ -25,7 +25,7 @@ from transcendent.gate.batcher import Batcher
 from transcendent.gate.database import DatabaseError
 from transcendent.gate.features import Group, Parsed, Problems
 from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
-from transcendent.gate.metrics import Metrics, Tally
+from transcendent.gate.metrics import AnswerCounts, Metrics
 from transcendent.gate.model import Model
 from transcendent.gate.moving import Part, Watched, parts_of
 from transcendent.gate.serving import Serving
@@ -72,7 +72,7 @@ class Pending:
     kept: list[Kept] = field(default_factory=list)
     serving: Serving | None = None  # what decided it, until it is counted
     counted: Counted | None = None
-    tally: Tally | None = None
+    tally: AnswerCounts | None = None
     cells: list[int] = field(default_factory=list)
     offered: Offered | None = None
     parts: list[Part] = field(default_factory=list)
@@ -356,7 +356,7 @@ class Service:
                 model.digest, answers[start:end], ids, problems, ruling.cutoff, observed=serving.observed
             )
             outcomes = Counter(map(_OUTCOME, filter(None, answers[start:end])))
-            job.tally = Tally(model.digest, outcomes, len(problems))
+            job.tally = AnswerCounts(model.digest, outcomes, len(problems))
             job.offered = None
             if compares:
                 job.offered = Offered(answered, start, job.sender, job.objects, len(job.body))
