@@ -6,17 +6,14 @@ of a hash for each object that waits under another model, and looks up only obje
 
 import hashlib
 from collections.abc import Sequence
-from threading import Event, Thread
 from typing import Any
 
 import numpy as np
-import psycopg
-import structlog
 from numpy.typing import NDArray
 from sqlalchemy import Engine, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent._utils.arrays import IntArray
+from transcendent.gate.repeating import Repeated
 
 EVERY = 60  # seconds between look-ups of items that gates with other models have kept meanwhile
 
@@ -27,8 +24,6 @@ FROM item JOIN payload ON payload.id = item.id
 WHERE item.id > :last AND payload.id > :last AND state = 0 AND NOT accepted AND model <> :model
 """
 
-log = structlog.get_logger("transcendent.gate")
-
 
 class OlderItems:
     """The objects that wait under other models than the one that a gate serves."""
@@ -36,15 +31,16 @@ class OlderItems:
     def __init__(self, engine: Engine, model: int) -> None:
         self._engine, self._model, self._last = engine, model, 0
         self._known: NDArray[Any] = np.empty(0, dtype="<u8")
-        self._closed = Event()
+        self._repeated: Repeated | None = None
 
     def follow(self) -> None:
         """Read them now, and new ones every minute, in a thread."""
-        Thread(target=self._run, name="older", daemon=True).start()
+        self._repeated = Repeated("reading the items of other models", EVERY, self.read)
 
     def close(self) -> None:
         """Stop reading."""
-        self._closed.set()
+        if self._repeated is not None:
+            self._repeated.close()
 
     def read(self) -> None:
         """Read the items that were kept since the last time."""
@@ -64,15 +60,6 @@ class OlderItems:
         hashes = _hashes(senders, ids)
         near = known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)]
         return np.flatnonzero(near == hashes)
-
-    def _run(self) -> None:
-        while True:
-            try:
-                self.read()
-            except (SQLAlchemyError, psycopg.Error) as error:
-                log.warning("items of other models were not read", error=type(error).__name__)
-            if self._closed.wait(EVERY):
-                return
 
 
 def _hashes(senders: Sequence[str], ids: Sequence[str]) -> NDArray[Any]:
