@@ -36,7 +36,7 @@ from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
-from transcendent.gate.processes import EVERY, Process
+from transcendent.gate.processes import EVERY, LIVE, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.repeating import Repeated
@@ -101,6 +101,7 @@ class Engines(NamedTuple):
     working: Engine
     keeping: Engine
     looking_up: Engine
+    beating: Engine
     following: Engine
     probing: Engine
 
@@ -109,9 +110,10 @@ def connect_all(settings: GateSettings) -> Engines:
     """Divide the database connections of a gate among its kinds of work."""
     url = settings.database.get_secret_value()
     return Engines(
-        working=connect(url, settings.connections - 4, timeout=_STATEMENT_TIMEOUT),
+        working=connect(url, settings.connections - 5, timeout=_STATEMENT_TIMEOUT),
         keeping=connect(url, 1, timeout=settings.timeout / 3),
         looking_up=connect(url, 1, timeout=DEADLINE),
+        beating=connect(url, 1, timeout=LIVE / 2),
         following=connect(url, 1, timeout=settings.timeout),
         probing=connect(url, 1, timeout=DEADLINE),
     )
@@ -128,7 +130,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.warning("months run out", detail=warning)
     resume_order(engine)
     declare_fields(engine, settings.deletable_context)
-    process = Process(engines.following)
+    process = Process(engines.beating)
     minutes = Minutes(engines.following, process.id)
     comparisons = Comparisons(engines.following, process.id)
     shadows = Shadows(shadow_secret(engine), comparisons, metrics)
@@ -213,7 +215,7 @@ def _serve_models(
     make = ServingMaker(engines.working, engines.probing, audit_secret(engines.working), settings.max_kept)
     if model is None:
         follower = Follower(
-            engines.following,
+            engines.beating,
             service,
             lambda number: load_stored(engines.following, number, settings.trusted, settings.public_key),
             make,

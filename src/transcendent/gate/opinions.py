@@ -17,9 +17,9 @@ from transcendent.gate.quarantine import (
     ConflictError,
     LabelError,
     Quarantine,
-    _last,
-    _locked,
-    _shown,
+    last_action,
+    locked_item,
+    shown_items,
 )
 
 _MOST = 3
@@ -178,7 +178,7 @@ class SecondOpinions(Quarantine):
             given = {"who": who, "seconds": self._lease, "items": items}
             connection.execute(text(_HOLD), given)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
-            return Claimed(_shown(connection, items), held, next_free, room - len(items))
+            return Claimed(shown_items(connection, items), held, next_free, room - len(items))
 
     def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold for an opinion."""
@@ -219,7 +219,7 @@ class SecondOpinions(Quarantine):
         """Return the items that an analyst holds, for a label or for an opinion."""
         found = super().held(who)
         with self._engine.begin() as connection:
-            return (found + _shown(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
+            return (found + shown_items(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -242,7 +242,7 @@ class SecondOpinions(Quarantine):
     ) -> dict[str, Any]:
         """Label a held item, or give an opinion on it. Repeating the same changes nothing."""
         with self._engine.begin() as connection:
-            state, last = _locked(connection, item), _last(connection, item)
+            state, last = locked_item(connection, item), last_action(connection, item)
             if state["state"] == 1 and last is not None and last["author"] != who:
                 allowed = [*map(str, state["classes"]), *self._labels]
                 if label not in allowed:
@@ -268,8 +268,8 @@ class SecondOpinions(Quarantine):
     ) -> dict[str, Any]:
         """Move a held item to the end of the queue, or leave an opinion on it to others."""
         with self._engine.begin() as connection:
-            _locked(connection, item)
-            last = _last(connection, item)
+            locked_item(connection, item)
+            last = last_action(connection, item)
             if last is not None and self._for_opinions(connection, who, items=[item]):
                 return self._write_opinion(connection, item, last["id"], "skip", who)
         return super().skip(who, item, reason=reason, note=note)
@@ -280,8 +280,11 @@ class SecondOpinions(Quarantine):
         Nobody takes back that another analyst left an opinion to others.
         """
         with self._engine.begin() as connection:
-            _locked(connection, item)
-            last, given = _last(connection, item), self._opinion_of(connection, who, item, anyone=anyone)
+            locked_item(connection, item)
+            last, given = (
+                last_action(connection, item),
+                self._opinion_of(connection, who, item, anyone=anyone),
+            )
             if given is not None and last is not None:
                 is_later = last["id"] > given["after"] and last["action"] in ("label", "skip")
                 if not (is_later and (anyone or last["author"] == who)):

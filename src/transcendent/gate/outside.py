@@ -14,10 +14,10 @@ from transcendent.gate.quarantine import (
     ConflictError,
     LabelError,
     NoItemError,
-    _last,
-    _locked,
-    _set,
-    _write,
+    last_action,
+    locked_item,
+    set_item,
+    write_action,
 )
 
 _MAX_ITEMS = 100
@@ -72,22 +72,22 @@ class OutsideLabels:
             return [self._add(connection, each, given) for each in items]
 
     def _add(self, connection: Connection, item: int, given: dict[str, Any]) -> dict[str, Any]:
-        state = _locked(connection, item)
+        state = locked_item(connection, item)
         allowed = [*map(str, state["classes"]), *self._labels]
         if given["label"] not in allowed:
             raise LabelError(f"{given['label']!r:.80} is not one of the labels {', '.join(allowed):.300}.")
         asked = {"item": item, "source": given["source"]}
         before: Any = connection.execute(text(_BEFORE), asked).mappings().first()
-        last = _last(connection, item)
+        last = last_action(connection, item)
         stands = before is not None and last is not None and before["action"] == last["id"]
         is_current = before is not None and (stands or before["action"] is None)
         if is_current and all(before[name] == value for name, value in given.items()):
             return dict(before)
         action = None
         if not state["accepted"] and _may_settle(state, stands):
-            _set(connection, item, state=1, holder=None)
+            set_item(connection, item, state=1, holder=None)
             said = {"label": given["label"], "reason": given["reason"] or given["source"]}
-            action = _write(connection, item, "label", given["author"], **said)["id"]
+            action = write_action(connection, item, "label", given["author"], **said)["id"]
         added = connection.execute(text(_ADD), {"item": item, "action": action, **given})
         return dict(added.mappings().one())
 

@@ -168,7 +168,7 @@ class Quarantine:
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(_shown(connection, ids), held, next_free, room - len(ids))
+            return Claimed(shown_items(connection, ids), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -189,7 +189,7 @@ class Quarantine:
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return _shown(connection, self._held(connection, who)[:MAX_CLAIMED])
+            return shown_items(connection, self._held(connection, who)[:MAX_CLAIMED])
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -210,18 +210,18 @@ class Quarantine:
     ) -> dict[str, Any]:
         """Label a held item. Repeating the same label changes nothing."""
         with self._engine.begin() as connection:
-            state = _locked(connection, item)
+            state = locked_item(connection, item)
             allowed = [*map(str, state["classes"]), *self._labels]
             if label not in allowed:
                 raise LabelError(f"{label!r:.80} is not one of the labels {', '.join(allowed):.300}.")
-            if state["state"] == 1 and (last := _last(connection, item)):
+            if state["state"] == 1 and (last := last_action(connection, item)):
                 if (last["author"], last["label"]) == (who, label):
                     return last
                 # Not which one: other gates of this database may still ask for an opinion on it.
                 raise ConflictError(f"item {item} already has a label, by {last['author']}.")
             _check_holder(state, who)
-            _set(connection, item, state=1, holder=None)
-            written = _write(connection, item, "label", who, label=label, reason=reason, note=note)
+            set_item(connection, item, state=1, holder=None)
+            written = write_action(connection, item, "label", who, label=label, reason=reason, note=note)
         self._acted("label", who, label)
         return written
 
@@ -230,16 +230,16 @@ class Quarantine:
     ) -> dict[str, Any]:
         """Move a held item to the end of the queue, for other analysts."""
         with self._engine.begin() as connection:
-            _check_holder(_locked(connection, item), who)
-            _set(connection, item, tier=SKIPPED, skipped_by=who, holder=None)
-            written = _write(connection, item, "skip", who, reason=reason, note=note)
+            _check_holder(locked_item(connection, item), who)
+            set_item(connection, item, tier=SKIPPED, skipped_by=who, holder=None)
+            written = write_action(connection, item, "skip", who, reason=reason, note=note)
         self._acted("skip", who, None)
         return written
 
     def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
         """Take back the last label or skip, the analyst's own unless ``anyone``; the item waits again."""
         with self._engine.begin() as connection:
-            state, last = _locked(connection, item), _last(connection, item)
+            state, last = locked_item(connection, item), last_action(connection, item)
             if last is None or last["action"] not in ("label", "skip"):
                 raise ConflictError(f"item {item} has no label or skip to undo.")
             if last["author"] != who and not anyone:
@@ -253,15 +253,15 @@ class Quarantine:
             place: dict[str, Any] = {"tier": AUDITED if state["accepted"] else REJECTED}
             if not state["accepted"] and state["draw"] is not None:  # drawn before or after it was settled
                 place = {"tier": AUDITED, "rank": 1 + state["draw"]}
-            _set(connection, item, state=0, skipped_by=None, holder=None, **place)
-            written = _write(connection, item, "undo", who, note=note)
+            set_item(connection, item, state=0, skipped_by=None, holder=None, **place)
+            written = write_action(connection, item, "undo", who, note=note)
         self._acted("undo", who, None)
         return written
 
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
-            found = _shown(connection, [item])
+            found = shown_items(connection, [item])
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
@@ -365,7 +365,8 @@ class Quarantine:
         return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
 
 
-def _shown(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+    """Return items as analysts see them."""
     if not ids:
         return []
     shown, rows = [], connection.execute(text(_SHOWN), {"ids": ids}).mappings().all()
@@ -421,7 +422,8 @@ def _scores(layout: Layout, encoded: bytes, sent: str | None) -> dict[str, Any]:
     }
 
 
-def _locked(connection: Connection, item: int) -> dict[str, Any]:
+def locked_item(connection: Connection, item: int) -> dict[str, Any]:
+    """Lock an item and return its state."""
     # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
     SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes,
@@ -445,19 +447,24 @@ def _check_holder(state: dict[str, Any], who: str) -> None:
         raise ConflictError(f"you do not hold the item: {other}.")
 
 
-def _set(connection: Connection, item: int, **values: Any) -> None:
+def set_item(connection: Connection, item: int, **values: Any) -> None:
+    """Change columns of an item, and end its lease."""
     changes = ", ".join(f"{name} = :{name}" for name in values)
     connection.execute(
         text(f"UPDATE item SET held_until = NULL, {changes} WHERE id = :item"), {"item": item, **values}
     )
 
 
-def _last(connection: Connection, item: int) -> dict[str, Any] | None:
+def last_action(connection: Connection, item: int) -> dict[str, Any] | None:
+    """Return the last action of an item's history."""
     found = connection.execute(text(f"{_HISTORY} DESC LIMIT 1"), {"item": item}).mappings().first()
     return None if found is None else dict(found)
 
 
-def _write(connection: Connection, item: int, action: str, who: str, **given: str | None) -> dict[str, Any]:
+def write_action(
+    connection: Connection, item: int, action: str, who: str, **given: str | None
+) -> dict[str, Any]:
+    """Add an action to the history of an item."""
     values = {"label": None, "reason": None, "note": None, **given}
     connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
     written = connection.execute(text(_WRITE), {"item": item, "action": action, "who": who, **values})

@@ -106,11 +106,11 @@ class GateSettings(BaseSettings):
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
     connections: int = Field(
-        6,
-        ge=5,
+        7,
+        ge=6,
         description="Database connections of a gate: one stores objects, one looks up tokens, one serves "
-        "`/readyz` and moves the cutoff, one follows deployments, and the rest (at least one) serve "
-        "everything else.",
+        "`/readyz` and moves the cutoff, one sends heartbeats, one loads models and runs monitors and "
+        "webhooks, and the rest (at least one) serve everything else.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="The least severe messages that are logged."

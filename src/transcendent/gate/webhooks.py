@@ -92,12 +92,11 @@ class Webhook:
     ) -> None:
         self.target = target
         self._engine, self._events, self._pauses = engine, events, pauses
-        httpx2 = extra("httpx2", "gate-client")
         self._timeout, self._end = timeout, 0.0
-        # A proxy of the environment would connect to addresses that were not checked.
-        transport = httpx2.HTTPTransport(trust_env=False)
-        transport._pool._network_backend = _InTime(transport._pool._network_backend, self._left)
-        self._http = httpx2.Client(transport=transport, follow_redirects=False, trust_env=False)
+        # Unlike httpx, this knows no proxies, which would connect to addresses that were not checked.
+        httpcore2 = extra("httpcore2", "gate-client")
+        backend = _InTime(httpcore2.SyncBackend(), self._left)
+        self._http = httpcore2.ConnectionPool(network_backend=backend)
         self._failing = False
         self._stopped = Event()
 
@@ -183,10 +182,10 @@ class Webhook:
         # Only the status matters; a short answer is read so that the connection can be used again.
         asked = {"content": body, "headers": headers, "extensions": {"sni_hostname": parts.hostname}}
         with self._http.stream("POST", url, **asked) as answer:
-            length = answer.headers.get("content-length", "")
+            length = {name.lower(): value for name, value in answer.headers}.get(b"content-length", b"")
             if length.isdigit() and int(length[:9]) <= _SHORT:
                 answer.read()
-            return int(answer.status_code)
+            return int(answer.status)
 
     def _left(self) -> float:
         """Return the seconds left for the attempt under way; never 0, which would mean not to wait."""
@@ -217,7 +216,7 @@ class Webhook:
 class _InTime:
     """A network backend of httpcore, or a stream of it, whose every step has only the time that is left.
 
-    Timeouts of httpx hold for each step: an answer could come byte by byte, for hours.
+    Its own timeouts hold for each step: an answer could come byte by byte, for hours.
     """
 
     def __init__(self, inner: Any, left: Callable[[], float]) -> None:
