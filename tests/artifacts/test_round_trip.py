@@ -36,8 +36,10 @@ from transcendent import (
     InductiveEvaluator,
     QuartileSearch,
     RandomSearch,
+    RejectionBudget,
     Rejector,
     ScoreEvaluator,
+    StreamingBudget,
     TransductiveEvaluator,
     baselines,
     measures,
@@ -233,6 +235,16 @@ def test_saving_leaves_the_rejector_alone(tmp_path):
     save(ice, tmp_path / "x")
     assert ice.estimator_ is detector
     same(ice.decide(X), before)
+
+
+@pytest.mark.parametrize("kind", [RejectionBudget, StreamingBudget])
+def test_a_budget_around_an_evaluator_that_is_fitted_already(kind, tmp_path):
+    ice = InductiveEvaluator(LinearSVC(), random_state=0).fit(X, y)
+    budget = kind(ice, rate=0.1).fit(X, y)
+    back = there_and_back(budget, tmp_path / "x")
+    assert budget.rejector is ice
+    assert not hasattr(back.rejector, "estimator_")
+    same(back.decide(X), budget.decide(X))
 
 
 def test_what_the_manifest_says(tmp_path):

@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils.files import write_whole
@@ -30,6 +32,7 @@ from transcendent.artifacts.types import ALLOWED, check_trusted, expand_packages
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
 from transcendent.decisions import declared, is_rejector
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
+from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
 from transcendent.tables.answers import ScoreColumns
 
 
@@ -76,6 +79,7 @@ def save(
     _check_savable(rejector)
     if training_period is not None and (isinstance(training_period, str) or len(training_period) != 2):
         raise ValueError(f"training_period must be a pair of times (start, end), not {training_period!r}.")
+    rejector = _without_earlier_fit(rejector)
     try:
         entries = to_entries(rejector)
     except ArtifactError as reason:
@@ -290,6 +294,15 @@ def _refusing(
     except Exception as error:
         message = f"it cannot be read ({type(error).__name__}: {error}"
         raise ArtifactError(visible(f"{path} is refused: {message:.300}).") + hint()) from error
+
+
+def _without_earlier_fit(rejector: Any) -> Any:
+    """Return a budget whose parameter is not fitted: it decides with a fitted copy of it."""
+    if not isinstance(rejector, RejectionBudget | StreamingBudget):
+        return rejector
+    copied = copy(rejector)
+    copied.rejector = clone(rejector.rejector)
+    return copied
 
 
 def _check_savable(rejector: Any) -> None:
