@@ -95,26 +95,50 @@ def connected_within(rows: Any, distance: float) -> IntArray:
     n, sizes = rows.shape[0], np.diff(rows.indptr)
     rarest = _rarest_features(rows, distance)
     columns, groups = sp.csr_array(rarest.T), np.arange(n)
+    shared = _SharedFeatures(rows)
     for block in chunks(n, max(1, _CELLS // max(1, n))):
         pairs = (rarest[block] @ columns).tocoo()
         i, j = pairs.row.astype(np.intp) + block.start, pairs.col.astype(np.intp)
         smaller, larger = np.minimum(sizes[i], sizes[j]), np.maximum(sizes[i], sizes[j])
         possible = (i < j) & (groups[i] != groups[j]) & ((larger - smaller) / larger <= distance)
         i, j = i[possible], j[possible]
-        for cut in chunks(len(i), _PAIRS):
+        for cut in chunks(len(i), shared.most_at_once(block, len(i))):
             apart = groups[i[cut]] != groups[j[cut]]
-            groups = _connect(rows, groups, i[cut][apart], j[cut][apart], distance)
+            one, other = i[cut][apart], j[cut][apart]
+            near = _distances(shared.of(block, one, other), sizes[one] + sizes[other]) <= distance
+            groups = _connect(groups, one[near], other[near])
     return groups
 
 
-def _connect(rows: Any, groups: IntArray, i: IntArray, j: IntArray, distance: float) -> IntArray:
-    """Return the components after connecting those of the pairs that are near."""
+class _SharedFeatures:
+    """Counts the features that pairs of rows share, one pair at a time or for a whole block of rows."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows, self._columns = rows, sp.csr_array(rows.T)
+        self._frequency = np.diff(self._columns.indptr)
+
+    def most_at_once(self, block: slice, n_pairs: int) -> int:
+        """Return the number of pairs to count together: all of them if comparing all rows is less work."""
+        return max(1, n_pairs) if self._all_rows(block, n_pairs) else _PAIRS
+
+    def of(self, block: slice, i: IntArray, j: IntArray) -> FloatArray:
+        """Return the number of features that the rows i, of a block, share with the rows j."""
+        if self._all_rows(block, len(i)):
+            counts = (self._rows[block] @ self._columns).toarray()[i - block.start, j]
+        else:
+            counts = self._rows[i].multiply(self._rows[j]).sum(axis=1)
+        return np.asarray(counts, dtype=np.float64).ravel()
+
+    def _all_rows(self, block: slice, n_pairs: int) -> bool:
+        work = self._frequency[self._rows[block].indices].sum()
+        return bool(work < 2 * n_pairs * self._rows.nnz / self._rows.shape[0])
+
+
+def _connect(groups: IntArray, i: IntArray, j: IntArray) -> IntArray:
+    """Return the components after connecting pairs of rows."""
     if len(i) == 0:
         return groups
-    sizes = np.diff(rows.indptr)
-    shared = np.asarray(rows[i].multiply(rows[j]).sum(axis=1), dtype=np.float64).ravel()
-    near = _distances(shared, sizes[i] + sizes[j]) <= distance
-    edges = (np.ones(int(near.sum())), (groups[i[near]], groups[j[near]]))
+    edges = (np.ones(len(i)), (groups[i], groups[j]))
     joined = connected_components(sp.coo_array(edges, shape=(len(groups),) * 2), directed=False)[1]
     return np.asarray(joined[groups], dtype=np.intp)
 

@@ -57,6 +57,11 @@ def looks_needed(share: float, confidence: float = 0.95) -> int:
 def what_looks_prove(opened: int) -> str:
     """Say what opening members proves, for the button that labels the others.
 
+    Parameters
+    ----------
+    opened : int
+        Number of members that were opened, all with the same label.
+
     Examples
     --------
     >>> from transcendent.explaining import what_looks_prove
