@@ -35,6 +35,15 @@ def row_digests(X: Any, dtype: Any = np.float64) -> AnyArray:
     return np.frombuffer(digests, dtype=f"V{_SIZE}")
 
 
+def row_entries(X: Any) -> Iterator[tuple[Any, list[list[tuple[int, Any]]]]]:
+    """Yield blocks of rows in one form, the same for dense rows, sparse rows and frames.
+
+    A block has the numbers other than 0 as CSR, in float64, and for each row its other cells: their columns
+    and what they hold, such as text. Those cells are NaN among the numbers, and so are missing values.
+    """
+    return _sparse_entries(X) if sp.issparse(X) else _dense_entries(X)
+
+
 def float_type(X: Any) -> str:
     """Return the floating-point type of the rows; ``"float64"`` if it is unclear."""
     types = [X.dtype] if hasattr(X, "dtype") else list(getattr(X, "dtypes", ()))
@@ -67,12 +76,41 @@ def _rank_among_equals(ids: IntArray) -> IntArray:
     return ranks
 
 
-def _sparse(X: Any, dtype: Any) -> Iterator[bytes]:
+def _sparse_entries(X: Any) -> Iterator[tuple[Any, list[list[tuple[int, Any]]]]]:
+    for chunk in _sparse_chunks(X):
+        others: list[list[tuple[int, Any]]] = [[] for _ in range(chunk.shape[0])]
+        values = _in_one_form(chunk.data, np.float64)
+        if not _are_exact(chunk.data):
+            rows = np.repeat(np.arange(chunk.shape[0]), np.diff(chunk.indptr))
+            for at, value in enumerate(chunk.data.tolist()):
+                if not _is_exact(value):
+                    others[rows[at]].append((int(chunk.indices[at]), _text(value)))
+                    values[at] = np.nan
+        yield sp.csr_array((values, chunk.indices, chunk.indptr), shape=chunk.shape), others
+
+
+def _dense_entries(X: Any) -> Iterator[tuple[Any, list[list[tuple[int, Any]]]]]:
+    columns = _columns(X)
+    width = sum(numbers.shape[1] for numbers, _ in columns)
+    for rows in chunks(count_rows(X), max(1, _CELLS // max(1, width))):
+        values = _in_one_form(np.hstack([numbers[rows] for numbers, _ in columns]), np.float64)
+        cells = [(j, others[rows]) for j, (_, others) in enumerate(columns) if others is not None]
+        texts = [[(j, held[i]) for j, held in cells if held[i] is not None] for i in range(len(values))]
+        yield sp.csr_array(values), texts
+
+
+def _sparse_chunks(X: Any) -> Iterator[Any]:
+    """Yield copies of blocks of rows, with summed entries and without stored zeros."""
     X = X.tocsr()
     for rows in chunks(X.shape[0], max(1, _CELLS * X.shape[0] // max(1, X.nnz))):
         chunk = sp.csr_array(take_rows(X, rows), copy=True)
         chunk.sum_duplicates()
         chunk.eliminate_zeros()
+        yield chunk
+
+
+def _sparse(X: Any, dtype: Any) -> Iterator[bytes]:
+    for chunk in _sparse_chunks(X):
         entries = np.empty(chunk.nnz, dtype=[("column", "<i8"), ("value", "<f8")])
         entries["column"], entries["value"] = chunk.indices, _in_one_form(chunk.data, dtype)
         ends = (chunk.indptr * entries.itemsize).tolist()
