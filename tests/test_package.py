@@ -22,6 +22,7 @@ PUBLIC = [
     "transcendent.baselines",
     "transcendent.metrics",
     "transcendent.monitoring",
+    "transcendent.explaining",
     "transcendent.temporal",
     "transcendent.datasets",
     "transcendent.plots",
