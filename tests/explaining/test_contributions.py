@@ -160,6 +160,20 @@ def test_it_adds_up_through_pipelines(scaler, selecting, indicator, last, k, see
     adds_up(found, scores_of(model[-1], model[:-1].transform(row), label, rival)[0])
 
 
+@given(last=st.sampled_from([*LAST, BernoulliNB(), LinearDiscriminantAnalysis()]), i=st.integers(0, N - 1))
+@settings(max_examples=30)
+def test_compared_with_usual_values_the_usual_contributes_nothing(last, i):
+    y = classes_of(np.round(NUMBERS), 3)
+    model = make_pipeline(StandardScaler(), last).fit(np.round(NUMBERS), y)
+    row, usual = np.round(NUMBERS[[i]]), usual_row(np.round(NUMBERS))
+    found = contributions([model], row, "b", "c", lambda: usual)
+    assert (found.method, found.base_of) == ("exact", "usual values")
+    np.testing.assert_allclose(found.amounts[row[0] == usual[0]], 0)
+    own, base = (scores_of(model[-1], model[0].transform(rows), "b", "c")[0] for rows in (row, usual))
+    adds_up(found, own)
+    assert found.base == pytest.approx(base, rel=1e-9, abs=1e-9)
+
+
 FRAME = pd.DataFrame(
     {
         "size": np.where(RNG.random(N) < 0.1, np.nan, NUMBERS[:, 0]),
@@ -269,18 +283,11 @@ def test_occlusion_of_other_kinds_of_rows(form):
         )
     else:
         y = np.where(FRAME_Y == "bad", "a", "b")
-        encode = OneHotEncoder(handle_unknown="ignore")
-        model = make_pipeline(
-            make_column_transformer((encode, ["colour", "kind"]), remainder="passthrough"),
-            HistGradientBoostingClassifier(max_iter=5),
-        )
+        encode = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         pandas = FRAME.drop(columns="kind_x")
         frame = pandas if form == "pandas" else pl.from_pandas(pandas)
         model = make_pipeline(
-            make_column_transformer(
-                (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["colour", "kind"]),
-                remainder="passthrough",
-            ),
+            make_column_transformer((encode, ["colour", "kind"]), remainder="passthrough"),
             HistGradientBoostingClassifier(max_iter=5),
         ).fit(pandas, y)
         row, usual = frame[5:6], usual_row(frame)

@@ -274,8 +274,15 @@ def test_all_forms_of_rows_are_explained_alike():
         explain(ice, form(rows[:9]), 4, KnownObjects(form(rows), labels))
         for form in (sp.csr_matrix, sp.csc_array, sp.coo_array, np.asarray, np.ndarray.tolist)
     ]
+    told.append(explain(ice, rows[:9], 4, KnownObjects(sp.csr_array(rows), labels)))
+    told.append(explain(ice, sp.csr_array(rows[:9]), 4, KnownObjects(rows, labels)))
     for each in told[1:]:
         assert each == told[0]
+    columns = [f"column {j}" for j in range(8)]
+    framed = KnownObjects(pd.DataFrame(rows, columns=columns), labels)
+    assert explain(ice, pd.DataFrame(rows[:9], columns=columns), 4, framed) == told[0]
+    with pytest.raises(ValueError, match="X is a DataFrame, the known objects are a ndarray"):
+        explain(ice, pd.DataFrame(rows[:9]), 4, KnownObjects(rows, labels))
 
 
 def test_words_of_texts():
@@ -320,6 +327,12 @@ ICE = InductiveEvaluator(LinearSVC(), random_state=0).fit(X[:400], Y[:400])
 def test_bad_input_is_refused(given, said):
     with pytest.raises(ValueError, match=said):
         explain(ICE, NEW, **given)
+
+
+def test_known_objects_that_cannot_be_decided_are_named():
+    gaps = np.where(RNG.random((400, 20)) < 0.2, np.nan, X[:400])
+    with pytest.raises(ValueError, match=r"known objects cannot be decided: Input X contains NaN"):
+        explain(ICE, NEW, 0, KnownObjects(gaps, Y[:400]))
 
 
 def test_what_cannot_decide_is_refused():

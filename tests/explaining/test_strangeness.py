@@ -56,7 +56,7 @@ def test_texts_gaps_and_numbers_of_one_frame():
     row = pd.DataFrame({"size": [99.0], "word": ["z"], "gap": [np.nan]})
     known = KnownObjects(near, np.zeros(25))
     off = known.expectation(0.0).deviations(row, near)
-    assert set(off) == {0}  # a gap is counted, not measured
+    assert set(off) == {0}  # gaps and flags are counted, not measured
     found, usual = strange_columns(row, near, None, off)
     assert [(each.column, each.n_alike, each.effect) for each in found] == [
         (0, 0, None),

@@ -14,6 +14,7 @@ from transcendent.explaining.origins import trace_columns
 from transcendent.explaining.variants import differing, variants
 
 Method = Literal["exact", "paths", "occlusion"]
+Base = Literal["usual values", "average", "no values"]
 
 _EXACT = 1e-9
 _SINGLE = 1e-3
@@ -24,12 +25,14 @@ class Contributions(NamedTuple):
     """The parts of a detector's score for a label: ``base + sum(amounts) + rest``.
 
     ``amounts`` has one number per column, positive if the column speaks for the label. ``base`` is the score
-    without any column: the intercept, the prior, or the score of the usual row. ``rest`` is what occlusion
-    cannot assign to single columns, 0 for the other methods. ``of`` names the score in words.
+    of what the object is compared with, which ``base_of`` names: usual values, the average of the training
+    rows (path contributions), or no values at all. ``rest`` is what occlusion cannot assign to single
+    columns, 0 for the other methods. ``of`` names the score.
     """
 
     method: Method
     of: str
+    base_of: Base
     score: float
     base: float
     amounts: FloatArray
@@ -48,17 +51,15 @@ def contributions(
     """Return the mean contributions over detectors of one kind; None if there is no way to tell.
 
     ``rival`` is the class that the label is compared with if there are more than two. ``usual`` returns
-    a row of usual values for occlusion; None if there is none.
+    a row of usual values; None if there is none, which allows no occlusion.
     """
     found = [_of_detector(detector, row, label, rival, usual) for detector in detectors]
     known = [each for each in found if each is not None]
-    if not known or len(known) < len(found) or len({(each.method, each.of) for each in known}) > 1:
+    if not known or len(known) < len(found) or len({each[:3] for each in known}) > 1:
         return None
-    first = known[0]
-    score, base, rest = (float(np.mean([each[k] for each in known])) for k in (2, 3, 5))
-    return Contributions(
-        first.method, first.of, score, base, np.mean([e.amounts for e in known], axis=0), rest
-    )
+    score, base, rest = (float(np.mean([each[k] for each in known])) for k in (3, 4, 6))
+    amounts = np.mean([each.amounts for each in known], axis=0)
+    return known[0]._replace(score=score, base=base, amounts=amounts, rest=rest)
 
 
 def _of_detector(
@@ -69,29 +70,41 @@ def _of_detector(
     if label not in classes or rival not in classes:
         return None
     pair = classes.index(label), classes.index(rival)
-    rows = transform(transformers, row)
-    return _exact(transformers, classifier, row, rows, pair) or _occlusion(
-        lambda given: _scores(classifier, transform(transformers, given), pair), row, usual()
-    )
+    usual_values = None if _library(classifier) in _BOOSTERS else usual()
+    found = _exact(transformers, classifier, row, pair, usual_values)
+    if found is not None:
+        return found
+
+    def scores(rows: Any) -> tuple[str, FloatArray]:
+        return _scores(classifier, transform(transformers, rows), pair)
+
+    return _occlusion(scores, row, usual())
 
 
-def _exact(transformers: list[Any], classifier: Any, row: Any, rows: Any, pair: Pair) -> Contributions | None:
+def _exact(
+    transformers: list[Any], classifier: Any, row: Any, pair: Pair, usual: Any
+) -> Contributions | None:
     """Return contributions that add up to the score, if the classifier and the transformers allow that."""
+    rows = transform(transformers, row)
     found = _terms(classifier, rows, pair)
     origins = None if found is None else trace_columns(transformers, row)
     if found is None or origins is None or len(origins) != len(found[0]):
         return None
     amounts, base = found
     of, scores = _scores(classifier, rows, pair)
-    score, total = float(scores[0]), base + float(np.sum(amounts))
+    score, off = float(scores[0]), float(scores[0]) - base - float(np.sum(amounts))
     boosted = _library(classifier) in _BOOSTERS
-    tolerance = _SINGLE if boosted else _EXACT
-    if not abs(score - total) <= tolerance * (abs(base) + np.abs(amounts).sum() + 1):
+    if not abs(off) <= (_SINGLE if boosted else _EXACT) * (abs(base) + np.abs(amounts).sum() + 1):
         return None
+    base_of: Base = "average" if boosted else "no values"
     if boosted:
-        base += score - total  # XGBoost sums in single precision
+        base += off  # XGBoost sums in single precision
+    elif (
+        usual is not None and (other := _terms(classifier, transform(transformers, usual), pair)) is not None
+    ):
+        amounts, base, base_of = amounts - other[0], base + float(np.sum(other[0])), "usual values"
     summed = np.bincount(origins, weights=amounts, minlength=row.shape[1]).astype(np.float64)
-    return Contributions("paths" if boosted else "exact", of, score, base, summed, 0.0)
+    return Contributions("paths" if boosted else "exact", of, base_of, score, base, summed, 0.0)
 
 
 def _terms(classifier: Any, rows: Any, pair: Pair) -> Terms | None:
@@ -210,4 +223,4 @@ def _occlusion(scores: Callable[[Any], tuple[str, FloatArray]], row: Any, usual:
     amounts = np.zeros(row.shape[1])
     amounts[columns] = score - np.array(replaced)
     rest = float(score - base - amounts.sum())
-    return Contributions("occlusion", found[0][0], float(score), float(base), amounts, rest)
+    return Contributions("occlusion", found[0][0], "usual values", float(score), float(base), amounts, rest)

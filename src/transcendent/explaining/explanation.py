@@ -9,19 +9,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from transcendent._utils.arrays import (
-    FloatArray,
     IntArray,
     canonical_rows,
     count_rows,
     take_rows,
 )
-from transcendent._utils.estimators import see_through
 from transcendent.decisions import Decisions, Rejector, declared
-from transcendent.evaluators.base import ConformalEvaluator
 from transcendent.evaluators.cross import check_quorum
 from transcendent.explaining.contributions import contributions
 from transcendent.explaining.known_objects import KnownObjects, Neighbour, nearest
-from transcendent.explaining.strangeness import Scores, strange_columns
+from transcendent.explaining.measured import Measured, decides_alone
+from transcendent.explaining.strangeness import strange_columns
 from transcendent.explaining.subject import Subject
 from transcendent.explaining.variants import (
     as_rows,
@@ -31,8 +29,6 @@ from transcendent.explaining.variants import (
     plain,
 )
 from transcendent.explaining.wording import as_html, as_text, sentence
-from transcendent.judging.judge import ScoreEvaluator
-from transcendent.measures.second_opinion import SecondOpinion
 
 _COMPARED = 25
 _CONSIDERED = 100
@@ -71,6 +67,7 @@ class Score(NamedTuple):
 
     method: str
     of: str
+    base_of: str
     against: Any
     score: float
     base: float
@@ -113,21 +110,22 @@ class Explanation:
         Features that the object has and none of the nearest known objects has; and features that all of
         them have, and the object has not.
     n_compared : int
-        The number of known objects that ``strange`` compares with: the nearest ones of the same label that
-        are accepted.
+        The number of known objects that ``strange`` compares with: the nearest ones of the same label, only
+        accepted ones if there are at least five.
     strange : list of (name, value, usual, n_alike, effect)
         Unexpected values of the object, the most unexpected first: texts, and zeros and ones, by the number
         of compared objects that share them; other numbers by how far they are from the usual value, and
         from what the other numbers of the object lead one to expect. ``n_alike`` of the compared objects
         have such a value, or one as far from the usual one. With the usual value, the object's score would
         fall by ``effect``; among equally unexpected values the largest effect comes first.
-    score : (method, of, against, score, base, speak_for, speak_against, others, rest) or None
+    score : (method, of, base_of, against, score, base, speak_for, speak_against, others, rest) or None
         The detector's score for the label (against another class, if there are more than two), and the
         features that contribute most to it, each as (name, value, amount): ``base`` plus all amounts plus
         ``others`` plus ``rest`` is the score. ``method`` is ``"exact"``; ``"paths"`` for the path
         contributions of LightGBM and XGBoost; or ``"occlusion"``: the amount by which the score falls if
-        the value is replaced by the usual one, where ``base`` is the score of the usual object and ``rest``
-        what single replacements do not account for.
+        the value is replaced by the usual one, where ``rest`` is what single replacements do not account
+        for. ``base`` is the score of what ``base_of`` names: an object with the usual values of the known
+        objects or of ``X``, the average of the training rows, or no values at all.
     """
 
     sentence: str
@@ -172,9 +170,8 @@ def explain(
 ) -> Explanation:
     """Explain the decision about an object: the doubt, what the object is like, and what would settle it.
 
-    Nothing is changed by it, not even the state of a stream. Without ``known`` objects there is no
-    comparison with others; and where a detector's score is explained by occlusion, the usual values are
-    those of ``X``.
+    Nothing is changed by it, not even the state of a stream. Without ``known`` objects, only the detector's
+    score is compared with something: the usual values of ``X``.
 
     Parameters
     ----------
@@ -216,12 +213,13 @@ def explain(
     subject = Subject.of(told, evaluator, X, i, known, names)
     decision = decisions[[place]]
     label = decision.labels.tolist()[0]
+    measured = Measured(evaluator, take_rows(X, np.array([i])))
     found = {
-        **_of_decision(decision),
-        **_of_measure(told, subject.evaluator, decision, take_rows(X, np.array([i]))),
-        "requirements": _requirements(told, subject.evaluator, decisions, place),
+        **_of_decision(decision, told),
+        "requirements": _requirements(told, evaluator, decisions, place),
         **_of_neighbours(subject, n),
-        **_strange(subject, label, n),
+        **_strange(subject, measured, label, n),
+        "members": measured.members(),
         "score": _score(subject, label, _rival(decision), n),
     }
     return Explanation(sentence=sentence(found, told.budget is not None), **found)
@@ -246,8 +244,9 @@ def _decide(rejector: Any, told: Rejector, X: Any, i: int) -> tuple[Decisions, i
     return (deepcopy(rejector) if told.evolves else rejector).decide(X), i
 
 
-def _of_decision(decision: Decisions) -> dict[str, Any]:
-    classes = decision.classes.tolist()
+def _of_decision(decision: Decisions, told: Rejector) -> dict[str, Any]:
+    classes, judges = decision.classes.tolist(), told.fitted.judges if told.has_p_values else ()
+    merging = judges[0].calibration_.merging if judges else None
     p = [] if decision.p_values is None else decision.p_values[0].tolist()
     return {
         "label": decision.labels.tolist()[0],
@@ -256,46 +255,9 @@ def _of_decision(decision: Decisions) -> dict[str, Any]:
         "confidence": float(decision.confidence[0]),
         "doubt": None if decision.doubt is None else str(decision.doubt[0]),
         "p_values": dict(zip(classes, p, strict=False)),
-    }
-
-
-def _of_measure(told: Rejector, evaluator: Any, decision: Decisions, row: Any) -> dict[str, Any]:
-    """Return the p-values of members, whether classes are pooled, and votes."""
-    judges = list(told.fitted.judges) if told.has_p_values else []
-    merging = judges[0].calibration_.merging if judges else None
-    votes = None if decision.votes is None else (int(decision.votes[0]), len(judges))
-    found: dict[str, Any] = {
-        "members": {},
         "pooled": merging is not None and merging.bag == "all",
-        "votes": votes,
+        "votes": None if decision.votes is None else (int(decision.votes[0]), len(judges)),
     }
-    if merging is None or not isinstance(evaluator, ConformalEvaluator | ScoreEvaluator):
-        return found
-    of_scores = isinstance(evaluator, ScoreEvaluator)
-    answers = [evaluator.answer(row)] if of_scores else evaluator.answers(row)
-    pairs = zip(judges, answers, strict=True)
-    p = np.mean([judge.calibration_.member_p_values(each.scores)[0] for judge, each in pairs], axis=0)
-    named = [] if of_scores else _member_names(evaluator.detectors_[0].measure)
-    names = named if len(named) == p.shape[1] else [f"score {m + 1}" for m in range(p.shape[1])]
-    classes = decision.classes.tolist()
-    members = {
-        name: dict(zip(classes, own.tolist(), strict=True)) for name, own in zip(names, p.T, strict=True)
-    }
-    return found | {"members": members}
-
-
-def _member_names(measure: Any) -> list[str]:
-    """Return a name for each member; equal ones are numbered."""
-    members = getattr(measure, "measures_", None) or list(measure.measures)
-    names = [_member_name(member) for member in members]
-    seen = [names[: m + 1].count(name) for m, name in enumerate(names)]
-    return [f"{name} {seen[m]}" if names.count(name) > 1 else name for m, name in enumerate(names)]
-
-
-def _member_name(member: Any) -> str:
-    if isinstance(member, SecondOpinion):
-        return f"second opinion of {type(see_through(member.estimator)[1]).__name__}"
-    return member if isinstance(member, str) else type(member).__name__
 
 
 def _requirements(told: Rejector, evaluator: Any, decisions: Decisions, place: int) -> list[Requirement]:
@@ -376,12 +338,12 @@ def _is_shared(values: Sequence[Any]) -> bool:
 
 
 def _with_value(subject: Subject, j: int, rows: Any) -> str:
-    """Return the name of a column, with its value unless that is 1."""
-    value = cell(rows, 0, j)
-    return subject.name(j) if value in (0, 1) else f"{subject.name(j)} = {value}"
+    """Return the name of a column, with its value unless that matters only as not being 0."""
+    assert subject.known is not None
+    return subject.name(j) if subject.known.metric != "columns" else f"{subject.name(j)} = {cell(rows, 0, j)}"
 
 
-def _strange(subject: Subject, label: Any, n: int) -> dict[str, Any]:
+def _strange(subject: Subject, measured: Measured, label: Any, n: int) -> dict[str, Any]:
     """Return unusual values of the object, compared with accepted known objects of its label."""
     nothing: dict[str, Any] = {"n_compared": 0, "strange": []}
     if subject.known is None or subject.row is None or subject.are_texts:
@@ -392,7 +354,7 @@ def _strange(subject: Subject, label: Any, n: int) -> dict[str, Any]:
     rows = take_rows(subject.known.X, near)
     expectation = subject.known.expectation(label)
     deviations = {} if expectation is None else expectation.deviations(subject.row, rows)
-    found, usual = strange_columns(subject.row, rows, _strangeness(subject.evaluator, label), deviations)
+    found, usual = strange_columns(subject.row, rows, measured.strangeness(label), deviations)
     features = [
         StrangeFeature(
             subject.name(each.column),
@@ -415,47 +377,21 @@ def _accepted_near(subject: Subject, label: Any) -> IntArray:
     own = subject.known.with_label(label)
     own = own[subject.distances[own] > _COPY]
     near = own[nearest(subject.distances[own], _CONSIDERED)]
-    if len(near) and _decides_alone(subject.evaluator):
-        decisions = subject.evaluator.decide(take_rows(subject.known.X, near))
+    if len(near) and decides_alone(subject.evaluator):
+        try:
+            decisions = subject.evaluator.decide(take_rows(subject.known.X, near))
+        except ValueError as error:
+            raise ValueError(f"known objects cannot be decided: {error}") from error
         accepted = near[decisions.accepted & (decisions.labels == label)]
         near = accepted if len(accepted) >= _FEW else near
     return near[:_COMPARED]
-
-
-def _decides_alone(evaluator: Any) -> bool:
-    told = declared(evaluator)
-    return not (told.depends_on_others or told.evolves)
-
-
-def _strangeness(evaluator: Any, label: Any) -> Scores | None:
-    """Return how strange rows are for a label: the score of the measure, or else minus the trust."""
-    if isinstance(evaluator, ConformalEvaluator):
-        code, calibrations = _code(evaluator, label), [judge.calibration_ for judge in evaluator.judges_]
-
-        def merged(rows: Any) -> FloatArray:
-            pairs = zip(calibrations, evaluator.answers(rows), strict=True)
-            return np.asarray(np.mean([own.merge(each.scores)[:, code] for own, each in pairs], axis=0))
-
-        return merged
-    if not _decides_alone(evaluator):
-        return None
-
-    def distrust(rows: Any) -> FloatArray:
-        decisions = evaluator.decide(rows)
-        return np.where(decisions.labels == label, -decisions.ranking, 0.0)
-
-    return distrust
-
-
-def _code(evaluator: Any, label: Any) -> int:
-    return int(np.flatnonzero(evaluator.classes_ == label)[0])
 
 
 def _score(subject: Subject, label: Any, rival: Any, n: int) -> Score | None:
     """Return the detector's score for the label, and the features that make most of it."""
     if subject.row is None:
         return None
-    found = contributions(subject.detectors, subject.row, label, rival, subject.usual)
+    found = contributions(subject.detectors, subject.row, label, rival, lambda: subject.usual)
     if found is None:
         return None
     order = np.argsort(-found.amounts, kind="stable")
@@ -468,6 +404,7 @@ def _score(subject: Subject, label: Any, rival: Any, n: int) -> Score | None:
     return Score(
         method=found.method,
         of=found.of,
+        base_of=found.base_of,
         against=rival,
         score=found.score,
         base=found.base,

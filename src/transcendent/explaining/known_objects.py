@@ -1,6 +1,6 @@
 """Objects whose labels are known, and their distances from a new one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from transcendent._utils.arrays import (
     chunks,
     count_rows,
     is_missing,
+    of_kind,
     take_column,
     take_rows,
 )
@@ -67,6 +68,7 @@ class KnownObjects:
     labels: Any
     times: Any = None
     ids: Any = None
+    _seen: "tuple[Any, KnownObjects] | None" = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         X = canonical_rows(as_rows(self.X))
@@ -129,20 +131,23 @@ class KnownObjects:
 
     def seen_through(self, transformer: Any) -> "KnownObjects":
         """Return the same objects with transformed rows, such as texts as counts of words."""
-        if transformer is not self._seen.get("by"):
+        if self._seen is None or self._seen[0] is not transformer:
             rows = KnownObjects(transformer.transform(self.X), self.labels, self.times, self.ids)
-            self._seen.update(by=transformer, rows=rows)
-        rows = self._seen["rows"]
-        assert isinstance(rows, KnownObjects)
-        return rows
+            object.__setattr__(self, "_seen", (transformer, rows))  # of the last transformer
+        assert self._seen is not None
+        return self._seen[1]
+
+    def of_kind(self, *, sparse: bool) -> "KnownObjects":
+        """Return the same objects with rows of numbers as a sparse matrix, or not."""
+        return self if sp.issparse(self.X) == sparse else self._of_other_kind
+
+    @cached_property
+    def _of_other_kind(self) -> "KnownObjects":
+        rows = of_kind(self.X, sparse=not sp.issparse(self.X))
+        return KnownObjects(rows, self.labels, self.times, self.ids)
 
     @cached_property
     def _expectations(self) -> "dict[Any, Expectation]":
-        return {}
-
-    @cached_property
-    def _seen(self) -> dict[str, Any]:
-        """The last result of ``seen_through``."""
         return {}
 
     @cached_property
@@ -222,12 +227,12 @@ class _ColumnByColumn:
 
     def numbers_of(self, rows: Any) -> FloatArray:
         """Return the columns of numbers, NaN for missing ones."""
-        columns = [take_column(rows, j) for j in np.flatnonzero(self.are_numbers)]
+        columns = [take_column(rows, j) for j in np.flatnonzero(self.are_numbers).tolist()]
         return np.column_stack([np.empty((count_rows(rows), 0)), *map(_as_floats, columns)])
 
     def distances(self, row: Any) -> FloatArray:
         own = self.numbers_of(row)[0]
-        keys = [_keys(take_column(row, j))[0] for j in np.flatnonzero(~self.are_numbers)]
+        keys = [_keys(take_column(row, j))[0] for j in np.flatnonzero(~self.are_numbers).tolist()]
         total = np.zeros(len(self.numbers))
         for rows in chunks(len(total), max(1, _CELLS // max(1, len(own)))):
             total[rows] = _differences(self.numbers[rows], own, self.spread).sum(axis=1)
@@ -241,6 +246,7 @@ class Expectation:
     """What is expected of numbers, given the other numbers of an object and its neighbours."""
 
     known: _ColumnByColumn
+    are_binary: BoolArray
     mean: FloatArray
     deviation: FloatArray
     precision: FloatArray | None
@@ -257,13 +263,15 @@ class Expectation:
         deviation = np.where(deviation > 0, deviation, known.spread)
         many = len(numbers) >= _LEAST and 1 < numbers.shape[1] <= _WIDEST and centred.any()
         scaled = centred / deviation
-        return cls(known, mean, deviation, LedoitWolf().fit(scaled).precision_ if many else None)
+        are_binary = np.all((numbers == 0) | (numbers == 1) | np.isnan(numbers), axis=0)
+        return cls(known, are_binary, mean, deviation, LedoitWolf().fit(scaled).precision_ if many else None)
 
     def deviations(self, row: Any, near: Any) -> dict[int, float]:
-        """Return by how many standard deviations the numbers of a row are off, by column; not missing ones.
+        """Return by how many standard deviations the numbers of a row are off, by column.
 
         This is the geometric mean of two distances: from the median of the neighbours, relative to their
-        spread, and from what the other numbers of the row lead one to expect.
+        spread, and from what the other numbers of the row lead one to expect. Zeros and ones, and missing
+        numbers, have none.
         """
         own, others = self.known.numbers_of(row)[0], self.known.numbers_of(near)
         others = np.where(np.isfinite(others), others, self.mean)
@@ -276,7 +284,7 @@ class Expectation:
             residual = self.precision @ ((own - self.mean) / self.deviation)
             off = np.sqrt(off * np.abs(residual) / np.sqrt(np.diag(self.precision)))
         columns = np.flatnonzero(self.known.are_numbers)
-        return {int(columns[j]): float(off[j]) for j in np.flatnonzero(there)}
+        return {int(columns[j]): float(off[j]) for j in np.flatnonzero(there & ~self.are_binary)}
 
 
 def _differences(numbers: FloatArray, own: FloatArray, spread: FloatArray) -> FloatArray:

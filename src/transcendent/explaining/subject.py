@@ -5,9 +5,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.pipeline import make_pipeline
 
-from transcendent._utils.arrays import FloatArray, canonical_rows, column_names, count_rows, take_rows
+from transcendent._utils.arrays import (
+    FloatArray,
+    canonical_rows,
+    column_names,
+    count_rows,
+    of_kind,
+    take_rows,
+)
 from transcendent._utils.estimators import see_through
 from transcendent.decisions import Rejector
 from transcendent.explaining.known_objects import KnownObjects
@@ -50,6 +58,8 @@ class Subject:
             raise ValueError(f"there are {len(given)} names for {row.shape[1]} columns.")
         if known is not None:
             _check_columns(row, known)
+        sparse = getattr(evaluator, "fitted_on_sparse_", sp.issparse(row))
+        row, known = of_kind(row, sparse=sparse), None if known is None else known.of_kind(sparse=sparse)
         return cls(evaluator, detectors, row, X, known, given)
 
     @classmethod
@@ -74,18 +84,23 @@ class Subject:
         """The distance of every known object."""
         return np.empty(0) if self.known is None else self.known.distances(self.row)
 
+    @cached_property
     def usual(self) -> Any:
-        """Return a row of usual values, of the known objects or of the rows given; None if there is one."""
+        """A row of usual values, of the known objects or else of the rows given; None if that is one row."""
         if self.known is not None:
             return self.known.usual
         n = count_rows(self.rows)
-        return None if n == 1 else usual_row(take_rows(self.rows, np.arange(0, n, -(-n // _SAMPLE))))
+        sample = take_rows(self.rows, np.arange(0, n, -(-n // _SAMPLE)))
+        return None if n == 1 else usual_row(of_kind(sample, sparse=sp.issparse(self.row)))
 
 
 def _check_columns(row: Any, known: KnownObjects) -> None:
     if not has_columns(known.X):
         raise ValueError("the known objects have no columns, but X has.")
     mine, theirs = column_names(row), column_names(known.X)
+    if (mine is None) != (theirs is None) or (mine and type(row) is not type(known.X)):
+        own, other = type(row).__name__, type(known.X).__name__
+        raise ValueError(f"X is a {own}, the known objects are a {other}: pass both in one form.")
     if row.shape[1] != known.X.shape[1] or (mine and theirs and mine != theirs):
         raise ValueError(
             f"the known objects have other columns ({known.X.shape[1]}) than X ({row.shape[1]}): pass the "

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 _METHODS = {
     "exact": "exact",
-    "paths": "path contributions of the library, exact",
-    "occlusion": "by occlusion: each value replaced by the usual one",
+    "paths": "exact (path contributions of the library)",
+    "occlusion": "by occlusion",
+}
+_BASES = {
+    "usual values": "an object with usual values",
+    "average": "the average training object",
+    "no values": "no features at all",
 }
 _DOUBTS = {"like nothing known": "it is like nothing known", "opinions disagree": "its measures disagree"}
 _MAX_NAMES = 8
@@ -33,23 +38,22 @@ def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
 
 
 def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
-    called = f"{'Accepted' if found['accepted'] else 'Doubted'}: called {found['label']}"
-    but = "" if found["accepted"] else "but "
+    label, accepted = found["label"], found["accepted"]
+    called = f"Accepted: called {label};" if accepted else f"Doubted: called {label}, but"
     if found["votes"] is not None:
         votes, folds = found["votes"]
-        needs = f" ({found['requirements'][0].needs:.0f} needed)" if found["requirements"] else ""
-        return f"{called}, {but}{'only ' if but else ''}{votes} of {folds} folds accept it{needs}"
+        needed = f" ({found['requirements'][0].needs:.0f} needed)" if found["requirements"] else ""
+        return f"{called} {votes or 'none'} of {folds} folds accept{'s' if votes < 2 else ''} it{needed}"
     if not found["p_values"]:
-        return f"{called}, {but}with a credibility of {found['credibility']:.3g}"
-    if within_budget and not found["accepted"]:
-        called += ", among the least trusted of its period"
-    short = [each.what for each in found["requirements"] if each.has < each.needs]
-    if short == ["confidence"]:
-        return f"{called}, but another class fits too well"
+        return f"{called} with a credibility of {found['credibility']:.3g}"
+    if [each.what for each in found["requirements"] if each.has < each.needs] == ["confidence"]:
+        return f"{called} another class fits too well"
+    if within_budget and not accepted:
+        called += " among the least trusted of its period:"
+    only = "only " if not accepted and 0 < found["credibility"] < 0.5 else ""
     of_class = "" if found["pooled"] else " of that class"
-    strange = in_words(found["credibility"], f"calibration objects{of_class}")
-    only = "only " if but and 0 < found["credibility"] < 0.5 else ""
-    return f"{called}, {but}{only}{strange} at least as strange"
+    looks = in_words(found["credibility"], f"calibration objects{of_class}")
+    return f"{called} {only}{looks} at least as strange"
 
 
 def _other_class(found: Mapping[str, Any]) -> Iterator[str]:
@@ -100,21 +104,15 @@ def as_html(why: "Explanation") -> str:
 
 
 def _facts(why: "Explanation") -> Iterator[tuple[str, str]]:
-    if why.doubt is not None:
+    if why.doubt is not None and not why.accepted:
         yield "doubt", why.doubt
     if why.p_values:
         yield "p-values", _p_values(why.p_values)
     for name, p_values in why.members.items():
         yield "  by", f"{name}: {_p_values(p_values)}"
     for needed in why.requirements:
-        digits = "{:.0f}" if needed.what == "votes" else "{:.4g}"
-        has, least = digits.format(needed.has), digits.format(needed.needs)
-        yield (
-            "accepted",
-            f"with a {needed.what} of at least {least}; it is {has}".replace(
-                "with a votes of at least", "with votes of at least"
-            ),
-        )
+        digits = ".0f" if needed.what == "votes" else ".4g"
+        yield "needed", f"{needed.what} of {needed.needs:{digits}} or more; it has {needed.has:{digits}}"
 
 
 def _p_values(p_values: Mapping[Any, float]) -> str:
@@ -136,7 +134,7 @@ def _listings(why: "Explanation") -> Iterator[tuple[str, Listing, list[str]]]:
             ]
             for each in why.strange
         ]
-        title = f"unusual values, compared with the {why.n_compared} nearest accepted objects of {why.label}"
+        title = f"unusual values, compared with the {why.n_compared} nearest known objects of {why.label}"
         yield title, Listing(["feature", "here", "usual", "alike", "makes it stranger by"], rows), []
     if why.score is not None:
         yield _of_score(why)
@@ -171,11 +169,9 @@ def _of_score(why: "Explanation") -> tuple[str, Listing, list[str]]:
     if score.others:
         rows.append(["all other features", "", _signed(score.others)])
     if score.rest:
-        rows.append(["features together", "", _signed(score.rest)])
-    rows.append(
-        ["without features" if score.method != "occlusion" else "usual object", "", _signed(score.base)]
-    )
-    rows.append([score.of, "", _signed(score.score)])
+        rows.append(["not explained by single features", "", _signed(score.rest)])
+    rows.append([_BASES[score.base_of], "", _signed(score.base)])
+    rows.append([f"= {score.of}", "", _signed(score.score)])
     title = f"what speaks for {why.label} (+) and for {score.against} (-), {_METHODS[score.method]}"
     return title, Listing(["feature", "value", "amount"], rows), []
 
