@@ -40,7 +40,7 @@ N = 240
 
 
 def classes_of(X, k):
-    signal = X[:, 0] - X[:, 1] + 0.3 * RNG.normal(size=len(X))
+    signal = X[:, 0] - X[:, 1] + 0.3 * np.random.default_rng(1).normal(size=len(X))
     return np.array(["a", "b", "c", "d"])[np.digitize(signal, np.quantile(signal, np.arange(1, k) / k))]
 
 
@@ -163,9 +163,9 @@ def test_it_adds_up_through_pipelines(scaler, selecting, indicator, last, k, see
 @given(last=st.sampled_from([*LAST, BernoulliNB(), LinearDiscriminantAnalysis()]), i=st.integers(0, N - 1))
 @settings(max_examples=30)
 def test_compared_with_usual_values_the_usual_contributes_nothing(last, i):
-    y = classes_of(np.round(NUMBERS), 3)
-    model = make_pipeline(StandardScaler(), last).fit(np.round(NUMBERS), y)
-    row, usual = np.round(NUMBERS[[i]]), usual_row(np.round(NUMBERS))
+    X = np.round(NUMBERS * [1, 1, 10, 1, 1])
+    model = make_pipeline(StandardScaler(), last).fit(X, classes_of(X, 3))
+    row, usual = X[[i]], usual_row(X)
     found = contributions([model], row, "b", "c", lambda: usual)
     assert (found.method, found.base_of) == ("exact", "usual values")
     np.testing.assert_allclose(found.amounts[row[0] == usual[0]], 0)

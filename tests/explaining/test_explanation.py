@@ -278,9 +278,9 @@ def test_all_forms_of_rows_are_explained_alike():
     told.append(explain(ice, sp.csr_array(rows[:9]), 4, KnownObjects(rows, labels)))
     for each in told[1:]:
         assert each == told[0]
-    columns = [f"column {j}" for j in range(8)]
-    framed = KnownObjects(pd.DataFrame(rows, columns=columns), labels)
-    assert explain(ice, pd.DataFrame(rows[:9], columns=columns), 4, framed) == told[0]
+    names = [f"column {j}" for j in range(8)]
+    framed = KnownObjects(pd.DataFrame(rows), labels)
+    assert explain(ice, pd.DataFrame(rows[:9]), 4, framed, names=names) == told[0]
     with pytest.raises(ValueError, match="X is a DataFrame, the known objects are a ndarray"):
         explain(ice, pd.DataFrame(rows[:9]), 4, KnownObjects(rows, labels))
 
