@@ -1,9 +1,10 @@
-"""Decide or monitor the objects of one file in memory, with a saved rejector."""
+"""Decide, explain or monitor the objects of one file in memory, with a saved rejector."""
 
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from transcendent._utils.arrays import missing_rows, take_rows
 from transcendent._utils.cells import locating_bad_value
 from transcendent._utils.dates import as_times
 from transcendent._utils.extras import extra
-from transcendent._utils.text import some
+from transcendent._utils.text import some, suggestion
 from transcendent.artifacts import Artifact, open_artifact
 from transcendent.artifacts.sandbox import ROWS, Access
 from transcendent.batch.columns import decision_table, named_by_row
@@ -23,6 +24,7 @@ from transcendent.decisions import Decisions, Rejector, declared
 from transcendent.errors import ArgumentError, ArtifactError
 from transcendent.evaluators.cross import set_quorum
 from transcendent.experiments.survey import FORMATS, columns_of_text, examples_of, ways_to_read
+from transcendent.explaining import Explanation, KnownObjects, explain
 from transcendent.monitoring import DriftMonitor
 from transcendent.tables.answers import ScoreColumns
 from transcendent.tables.frames import ColumnError, Columns
@@ -95,6 +97,71 @@ def monitor_file(
     with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
         monitor.update(objects.X)
     return monitor
+
+
+def explain_file(
+    path: Path,
+    file: Path,
+    access: Access,
+    *,
+    identifier: str | None = None,
+    wanted: Sequence[str] = (),
+    known: Path | None = None,
+    label: str | None = None,
+    time: str | None = None,
+) -> list[tuple[str, Explanation]]:
+    """Return explanations of an artifact's decisions about objects of a file, with the names of the objects.
+
+    ``wanted`` are ids, or rows counted from 0 if there are none; by default the object that is trusted least.
+    ``known`` is a file of objects to compare with, whose labels and times are in the columns ``label`` and
+    ``time``.
+    """
+    artifact, rejector, objects = _open(path, file, access, identifier=identifier)
+    compared = None if known is None else _known_objects(artifact, known, label, time)
+    with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
+        decisions = (deepcopy(rejector) if declared(rejector).evolves else rejector).decide(objects.X)
+    rows = (
+        _rows_of(objects, wanted) if wanted else [int(np.lexsort((decisions.ranking, decisions.accepted))[0])]
+    )
+    return [
+        (_name_of(objects, i), explain(rejector, objects.X, i, compared, decisions=decisions)) for i in rows
+    ]
+
+
+def _known_objects(artifact: Artifact, file: Path, label: str | None, time: str | None) -> KnownObjects:
+    """Return the objects of a file with a label."""
+    if label is None:
+        raise ArgumentError("label", "name the column of --known that holds the labels.")
+    features, notes = artifact.manifest["features"], artifact.manifest["notes"]
+    layout, identifier = Layout.described(features), notes.get("id")
+    columns = Columns(
+        label=label,
+        time=time,
+        id=identifier if is_table(file) else None,
+        features=notes.get("features") or features["names"],
+        text=() if layout.documents else tuple(layout.text),
+    )
+    found = _read(file, columns, features["count"], numbered=True).with_labels()
+    return KnownObjects(layout.as_fitted(found.X), found.y, found.times, found.ids)
+
+
+def _rows_of(objects: Objects, wanted: Sequence[str]) -> list[int]:
+    """Return the rows of the objects with some ids; raise if one does not exist."""
+    names = (
+        np.arange(len(objects)).astype(str) if objects.ids is None else np.asarray(objects.ids).astype(str)
+    )
+    rows = []
+    for name in wanted:
+        found = np.flatnonzero(names == name)
+        if not len(found):
+            known = suggestion(name, names[:1000].tolist()) if len(names) <= 1000 else "."
+            raise ArgumentError("object", f"{objects.name} has no object {name!r}{known}")
+        rows += found.tolist()
+    return rows
+
+
+def _name_of(objects: Objects, i: int) -> str:
+    return objects.place(i) if objects.ids is None else str(objects.ids[i])
 
 
 def _in_order(objects: Objects, notes: Mapping[str, Any]) -> Objects:

@@ -25,6 +25,7 @@ COMMANDS: tuple[Callable[..., int | None], ...] = (
     experiments.data,
     experiments.fit,
     artifacts.decide,
+    artifacts.explain,
     experiments.backtest,
     experiments.report,
     artifacts.info,

@@ -1,4 +1,4 @@
-"""The commands that use artifacts: decide, info, verify, thresholds, monitor."""
+"""The commands that use artifacts: decide, explain, info, verify, thresholds, monitor."""
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -84,6 +84,49 @@ def decide(
         where = f"written to {out}" if out else "not written; to keep the decisions: --out FILE"
         counts = {"objects": len(decisions), **summary_as_dict(decisions.summary())}
         showing.show(f"{decisions!r}\n\n{where}", counts, as_json)
+
+
+def explain(
+    artifact: options.ArtifactFile,
+    objects: options.ObjectsFile,
+    wanted: Annotated[
+        list[str] | None,
+        Option(
+            "--object",
+            help="The id of an object, or its row, counted from 0, if there are no ids; repeatable (default: "
+            "the object that is trusted least).",
+        ),
+    ] = None,
+    identifier: options.Identifier = None,
+    known: Annotated[
+        Path | None,
+        Option(exists=True, dir_okay=False, help="A file of objects with known labels to compare with."),
+    ] = None,
+    label: Annotated[str | None, Option(help="The column of --known with labels.")] = None,
+    time: Annotated[str | None, Option(help="The column of --known with times.")] = None,
+    trust: options.Trust = None,
+    public_key: options.PublicKey = None,
+    strict: options.Strict = False,
+    as_json: options.AsJson = False,
+    _quiet: options.Quiet = False,
+) -> None:
+    """Explain why objects were rejected or accepted: the doubt, what they are like, what would settle it."""
+    from transcendent.batch.in_memory import explain_file
+
+    if known is None and (label or time):
+        raise UsageError("--label and --time name columns of --known FILE, which is missing.")
+    found = explain_file(
+        artifact,
+        objects,
+        access_of(trust, public_key, strict),
+        identifier=identifier,
+        wanted=wanted or (),
+        known=known,
+        label=label,
+        time=time,
+    )
+    text = "\n\n\n".join(f"{name}\n{why}" for name, why in found)
+    showing.show(text, {"objects": [{"object": name, **why.to_dict()} for name, why in found]}, as_json)
 
 
 def _is_in_parts(

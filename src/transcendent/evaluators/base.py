@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +34,7 @@ from transcendent._utils.arrays import (
 from transcendent._utils.cells import check_names, locate_bad_value
 from transcendent._utils.checks import check_choices
 from transcendent._utils.estimators import check_detector, copy_input_tags, detector_in_words
-from transcendent.decisions import Decisions, Fitted, InWords, Rejector, index_of, p_values_of
+from transcendent.decisions import Answers, Decisions, Fitted, InWords, Rejector, index_of, p_values_of
 from transcendent.errors import CopiesWarning
 from transcendent.evaluators.cancellation import settle_precision
 from transcendent.evaluators.columns import FittedColumns
@@ -140,6 +141,16 @@ class ConformalEvaluator(DetectorWrapper):
     def decide(self, X: Any) -> Decisions:
         """Label every object and say which labels to accept."""
         return self._decide(X, lambda rows: self.judges_[0].judge(*self.detectors_[0].answer(rows)))
+
+    def answers(self, X: Any) -> list[Answers]:
+        """Return the labels and scores of each detector, in the order of ``judges_``."""
+        index = index_of(X)
+        columns = [self._in_chunks(X, partial(self._answer, one), "answering") for one in self.detectors_]
+        return [Answers(**own, index=index) for own in columns]
+
+    def _answer(self, detector: Detector, X: Any) -> Columns:
+        codes, scores = detector.answer(X)
+        return {"labels": self.classes_[codes], "scores": scores}
 
     def rethreshold(self, search: Search | str) -> Self:
         """Search new thresholds on the stored calibration objects; nothing is refitted.

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from transcendent._utils import parallel
 from transcendent._utils.arrays import FloatArray, IntArray
-from transcendent.decisions import Answers, index_of
+from transcendent.decisions import Answers
 from transcendent.evaluators.base import Columns
 from transcendent.evaluators.learning import LearningEvaluator
 from transcendent.judging.calibration import Calibration
@@ -24,11 +24,7 @@ class OneDetectorEvaluator(LearningEvaluator):
 
         A `ScoreEvaluator` judges such answers: ``judges_[0].decide(answer(X))`` equals ``decide(X)``.
         """
-        return Answers(**self._in_chunks(X, self._answer, "answering"), index=index_of(X))
-
-    def _answer(self, X: Any) -> Columns:
-        codes, scores = self.detectors_[0].answer(X)
-        return {"labels": self.classes_[codes], "scores": scores}
+        return self.answers(X)[0]
 
     def judge_by(self, judge: Callable[[IntArray, FloatArray], Columns], X: Any) -> Columns:
         """Return the columns that ``judge`` makes of the detector's answers, in chunks of rows.

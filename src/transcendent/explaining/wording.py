@@ -1,0 +1,186 @@
+"""Explanations in words: the sentence, the text and the HTML."""
+
+import html
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from transcendent._utils.listing import Listing
+from transcendent._utils.text import WIDTH, shorten, some, visible
+
+if TYPE_CHECKING:
+    from transcendent.explaining.explanation import Explanation
+
+_METHODS = {
+    "exact": "exact",
+    "paths": "exact (path contributions of the library)",
+    "occlusion": "by occlusion",
+}
+_BASES = {
+    "usual values": "an object with usual values",
+    "average": "the average training object",
+    "no values": "no features at all",
+}
+_DOUBTS = {"like nothing known": "it is like nothing known", "opinions disagree": "its measures disagree"}
+_MAX_NAMES = 8
+
+
+def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
+    """Return the explanation in one sentence."""
+    parts = [_verdict(found, within_budget), *_other_class(found)]
+    if not found["accepted"] and found["doubt"] in _DOUBTS:
+        parts.append(_DOUBTS[found["doubt"]])
+    if found["nearest"]:
+        closest = found["nearest"][0]
+        when = "" if closest.time is None else f" of {closest.time}"
+        parts.append(f"closest to {closest.label}{when}")
+    return "; ".join(parts) + "."
+
+
+def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
+    label, accepted = found["label"], found["accepted"]
+    called = f"Accepted: called {label};" if accepted else f"Doubted: called {label}, but"
+    if found["votes"] is not None:
+        votes, folds = found["votes"]
+        needed = f" ({found['requirements'][0].needs:.0f} needed)" if found["requirements"] else ""
+        return f"{called} {votes or 'none'} of {folds} folds accept{'s' if votes < 2 else ''} it{needed}"
+    if not found["p_values"]:
+        return f"{called} with a credibility of {found['credibility']:.3g}"
+    if [each.what for each in found["requirements"] if each.has < each.needs] == ["confidence"]:
+        return f"{called} another class fits too well"
+    if within_budget and not accepted:
+        called += " among the least trusted of its period:"
+    only = "only " if not accepted and 0 < found["credibility"] < 0.5 else ""
+    of_class = "" if found["pooled"] else " of that class"
+    looks = in_words(found["credibility"], f"calibration objects{of_class}")
+    return f"{called} {only}{looks} at least as strange"
+
+
+def _other_class(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the class that fits best, if that is not the label of a rejected object."""
+    if not found["p_values"] or found["accepted"]:
+        return
+    best = max(found["p_values"], key=found["p_values"].__getitem__)
+    own, other = found["p_values"][found["label"]], found["p_values"][best]
+    if other > own:
+        yield f"{best} fits better (p-value {figure(other)} against {figure(own)})"
+
+
+def in_words(share: float, what: str) -> str:
+    """Return a share of objects as a number in a hundred or more, with a verb: 3 in 1,000 objects look."""
+    if share <= 0:
+        return f"no {what.replace('objects', 'object')} looks"
+    if share >= 1:
+        return f"all {what} look"
+    base = next((base for base in (100, 1000) if share * base >= 1), 10_000)
+    count = round(share * base)
+    if count == base:
+        return f"almost all {what} look"
+    return f"{count or 'less than 1'} in {base:,} {what} look{'s' if count <= 1 else ''}"
+
+
+def figure(p: float) -> str:
+    """Return a p-value or share with three digits."""
+    return "0" if p == 0 else f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"
+
+
+def as_text(why: "Explanation") -> str:
+    """Return the sentence and its numbers."""
+    blocks = [
+        textwrap.fill(why.sentence, WIDTH),
+        "\n".join(f"{name:<11}{said}" for name, said in _facts(why)),
+    ]
+    for title, listing, notes in _listings(why):
+        below = [textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes]
+        blocks.append("\n".join([title, listing.as_text(), *below]))
+    return visible("\n\n".join(block for block in blocks if block), keep="\n")
+
+
+def as_html(why: "Explanation") -> str:
+    """Return the sentence and its numbers for a notebook."""
+    facts = "".join(f"<li>{html.escape(name)}: {html.escape(said)}</li>" for name, said in _facts(why))
+    tables = "".join(listing.as_html(title, notes) for title, listing, notes in _listings(why))
+    return f"<div><p><strong>{html.escape(why.sentence)}</strong></p><ul>{facts}</ul>{tables}</div>"
+
+
+def _facts(why: "Explanation") -> Iterator[tuple[str, str]]:
+    if why.doubt is not None and not why.accepted:
+        yield "doubt", why.doubt
+    if why.p_values:
+        yield "p-values", _p_values(why.p_values)
+    for name, p_values in why.members.items():
+        yield "  by", f"{name}: {_p_values(p_values)}"
+    for needed in why.requirements:
+        digits = ".0f" if needed.what == "votes" else ".4g"
+        yield "needed", f"{needed.what} of {needed.needs:{digits}} or more; it has {needed.has:{digits}}"
+
+
+def _p_values(p_values: Mapping[Any, float]) -> str:
+    ordered = sorted(p_values.items(), key=lambda each: -each[1])
+    return some([f"{label} {figure(p)}" for label, p in ordered], _MAX_NAMES)
+
+
+def _listings(why: "Explanation") -> Iterator[tuple[str, Listing, list[str]]]:
+    if why.nearest:
+        yield _nearest(why)
+    if why.strange:
+        rows = [
+            [
+                each.name,
+                _value(each.value),
+                _value(each.usual),
+                f"{each.n_alike} of {why.n_compared}",
+                _signed(each.effect),
+            ]
+            for each in why.strange
+        ]
+        title = f"unusual values, compared with the {why.n_compared} nearest known objects of {why.label}"
+        yield title, Listing(["feature", "here", "usual", "alike", "makes it stranger by"], rows), []
+    if why.score is not None:
+        yield _of_score(why)
+
+
+def _nearest(why: "Explanation") -> tuple[str, Listing, list[str]]:
+    rows = [
+        [
+            str(each.label),
+            each.time or "–",
+            f"{each.distance:.3f}",
+            str(each.position if each.id is None else each.id),
+        ]
+        for each in why.nearest
+    ]
+    notes = []
+    for said, names in (("only here", why.only_here), ("only there", why.only_there)):
+        if names:
+            notes.append(f"{said}: {some([shorten(name, 60) for name in names], _MAX_NAMES)}")
+    named = "position" if why.nearest[0].id is None else "id"
+    distance = "distance by columns" if why.metric == "columns" else f"{why.metric} distance"
+    return "nearest known objects", Listing(["label", "time", distance, named], rows), notes
+
+
+def _of_score(why: "Explanation") -> tuple[str, Listing, list[str]]:
+    score = why.score
+    assert score is not None
+    rows = [
+        [each.name, _value(each.value), _signed(each.amount)]
+        for each in [*score.speak_for, *score.speak_against]
+    ]
+    if score.others:
+        rows.append(["all other features", "", _signed(score.others)])
+    if score.rest:
+        rows.append(["not explained by single features", "", _signed(score.rest)])
+    rows.append([_BASES[score.base_of], "", _signed(score.base)])
+    rows.append([f"= {score.of}", "", _signed(score.score)])
+    title = f"what speaks for {why.label} (+) and for {score.against} (-), {_METHODS[score.method]}"
+    return title, Listing(["feature", "value", "amount"], rows), []
+
+
+def _signed(amount: float | None) -> str:
+    return "–" if amount is None else f"{amount:+.3g}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.5g}" if isinstance(value, float) else shorten(value, 30)
