@@ -46,8 +46,9 @@ WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids)
 """
 # Reasons can be deleted, events cannot: they name the labels that have them.
 _REASONS = {
-    "labels": "SELECT label, reason FROM remark WHERE label = ANY(:ids) AND reason IS NOT NULL",
-    "outside": "SELECT outside, reason FROM outside_reason WHERE outside = ANY(:ids)",
+    "labels": """SELECT told.id, reason, source FROM unnest(CAST(:ids AS bigint[])) AS told (id)
+        LEFT JOIN remark ON remark.label = told.id LEFT JOIN outside_label ON action = told.id""",
+    "outside": "SELECT outside AS id, reason FROM outside_reason WHERE outside = ANY(:ids)",
 }
 # A new webhook begins at a transaction of which it has read nothing yet.
 _LAST = "greatest((SELECT max(transaction) FROM event), (SELECT max(transaction) - 1 FROM webhook))"
@@ -188,17 +189,18 @@ def _place(row: Any) -> Cursor:
 
 
 def _with_reasons(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the details of events, with the reasons of labels that still have them."""
+    """Return the details of events, with reasons that still exist, and sources of other systems' labels."""
     details = [dict(row["detail"]) for row in rows]
     for table, sql in _REASONS.items():
         named = {i: each.pop(table) for i, each in enumerate(details) if table in each}
         # An event has the number of a label for each of its items.
         labels = {i: numbers[rows[i]["place"] - 1] for i, numbers in named.items()}
         if labels:
-            found = connection.execute(text(sql), {"ids": list(labels.values())})
-            known = {row[0]: row[1] for row in found}
+            found = connection.execute(text(sql), {"ids": list(labels.values())}).mappings()
+            known = {row["id"]: row for row in found}
             for i, label in labels.items():
-                details[i] |= {"reason": known[label]} if label in known else {}
+                said = known.get(label, {})
+                details[i] |= {name: said[name] for name in said if name != "id" and said[name] is not None}
     return details
 
 
