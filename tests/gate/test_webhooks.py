@@ -160,10 +160,10 @@ def test_what_always_fails_is_given_up_shown_and_sent_again_on_request(
     assert {(each["tries"], each["problem"]) for each in found["dead"]} == {(3, "status 503")}
     assert "status 503" in run(database).stdout
     assert json.loads(run(database, "--json").stdout) == found
-    assert "0 deliveries" in run(database, "--retry", "--target", "other").stderr
+    assert "sent again: 0." in run(database, "--retry", "--target", "other").stderr
     receiver.behaves = 200
     again = run(database, "--retry")
-    assert "2 deliveries will be sent again." in again.stderr
+    assert "deliveries that will be sent again: 2." in again.stderr
     assert "status 503" not in again.stdout
     work(webhook)
     assert set(ids(receiver)) == set(all_ids(own_engine))

@@ -73,7 +73,7 @@ def deliveries(
 
     with opened(read_settings(database=database).database.get_secret_value()) as engine:
         if retry:
-            console.say(f"{retry_dead(engine, target):,} deliveries will be sent again.")
+            console.say(f"deliveries that will be sent again: {retry_dead(engine, target):,}.")
         found: dict[str, Any] = list_deliveries(engine, target)
     counts = [
         (
