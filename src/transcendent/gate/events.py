@@ -199,8 +199,8 @@ def _with_reasons(connection: Connection, rows: Sequence[Any]) -> list[dict[str,
             found = connection.execute(text(sql), {"ids": list(labels.values())}).mappings()
             known = {row["id"]: row for row in found}
             for i, label in labels.items():
-                said = known.get(label, {})
-                details[i] |= {name: said[name] for name in said if name != "id" and said[name] is not None}
+                said = dict(known.get(label, {}), id=None)
+                details[i] |= {name: value for name, value in said.items() if value is not None}
     return details
 
 

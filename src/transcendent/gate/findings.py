@@ -142,7 +142,7 @@ FORMATS: dict[str, Callable[[dict[str, Any]], str | None]] = {
 
 
 def _title(event: dict[str, Any]) -> str:
-    kind = event["type"]
+    kind: str = event["type"]
     if kind == "labelled" and "source" in event["data"]:  # of another system, which settled the item
         kind = "outside"
     return _TITLES.get(kind, kind)
