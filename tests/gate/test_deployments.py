@@ -557,7 +557,9 @@ def test_the_commands(run, files, own_engine, monkeypatch):
     assert run("list").stdout.split() == ["name", "digest", "rejector", "added", "state", "gates"]
     one = run("add", files["one"], "--name", "first", "--reason", "the first").stdout.strip()
     other = run("add", files["other"]).stdout.strip()
-    assert "sklearn.tree" in run("add", files["tree"], code=5).stderr
+    refused = " ".join(run("add", files["tree"], code=5).stderr.split())
+    assert "--trust sklearn.tree" in refused
+    assert "in each gate: its setting trusted, or TRANSCENDENT_GATE_TRUSTED in the environment" in refused
     assert (
         "no models begin with 'ff'; those that were added are"
         in run("promote", "ff", "--reason", "x", code=4).stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import time
 from collections import Counter
@@ -719,7 +720,7 @@ def test_commands_shadow_and_compare(database, files, problem, monkeypatch):
     one, few = (models[name].digest[:12] for name in ("one", "few"))
     promote(engine, models["one"], "active", PLAIN, *BY, 0)
     said = run("shadow", few, "--reason", "new", "--sample", "0.8", "--audit", "1")
-    assert f"model {few} (few) is a shadow of 0.8 of the traffic" in said
+    assert f"model {few} (few) is a shadow of 80% of the traffic: see" in said
     assert "were not compared" in run("compare", one, few, code=4)
     assert "its own shadow" in run("shadow", one, "--reason", "new", code=4)
     assert "sample" in run("shadow", few, "--reason", "new", "--sample", "2", code=4)
@@ -741,6 +742,21 @@ def test_commands_shadow_and_compare(database, files, problem, monkeypatch):
     assert sum(cell["labels"] for cell in found["cells"]) == min(100, found["disagreements"])
     with engine.connect() as connection:
         assert found["a_share"] == compare(connection, one, few).a_share._asdict()
+    assert found["settled"]
+    assert "settled" not in said
+    assert "is a shadow of all traffic: see" in run(
+        "shadow", few, "--reason", "x", "--sample", "1", "--budget", "0.1"
+    )
+    gate.turn()
+    gate.answer(problem[0][1000:], "again")
+    gate.store()
+    note = "(not settled: a budget needs about 2,000 objects in each gate)"
+    rates = rf"^rejected +{one}: [\d.]+%; {few}: [\d.]+% {re.escape(note)}$"
+    assert re.search(rates, run("compare", one, few), re.MULTILINE)
+    with engine.begin() as connection:
+        sql = "UPDATE shadow_counts SET counts = array_fill(2000, ARRAY[cardinality(counts)])"
+        connection.execute(text(sql))
+    assert json.loads(run("compare", one, few, "--json"))["settled"]
     gate.close()
     engine.dispose()
 

@@ -57,7 +57,7 @@ _COUNTED = """
 SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
 """
 # The index `item_oldest` has the order, so each tier costs one step in it for every month. With outdated
-# statistics the planner might rather sort what another index finds.
+# statistics the planner might use another index and sort.
 _BY_INDEX_IN_ORDER = f"{_BY_INDEX}, set_config('enable_sort', 'off', true)"
 _OLDEST = """
 SELECT tier, extract(epoch FROM now() - first.received_at)::float8
@@ -156,7 +156,7 @@ class Quarantine:
         self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
     def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
-        """Hold up to ``count`` free items; those that the analyst has skipped only if ``skipped``."""
+        """Hold up to ``count`` free items; without ``skipped``, none that the analyst has skipped."""
         if opinions:
             raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
@@ -217,7 +217,7 @@ class Quarantine:
             if state["state"] == 1 and (last := last_action(connection, item)):
                 if (last["author"], last["label"]) == (who, label):
                     return last
-                # Not which one: other gates of this database may still ask for an opinion on it.
+                # The label is not named: other gates of this database may still ask for an opinion on it.
                 raise ConflictError(f"item {item} already has a label, by {last['author']}.")
             _check_holder(state, who)
             set_item(connection, item, state=1, holder=None)
@@ -308,7 +308,7 @@ class Quarantine:
             closed, last = closed + len(ids), max(ids)
 
     def to_close(self, digest: str) -> tuple[str, int, int]:
-        """Return the model whose digest begins so, and how many of its items wait, in all and held."""
+        """Return the model whose digest begins like this, and the numbers of its waiting and held items."""
         with self._engine.connect() as connection:
             sql = text("SELECT digest FROM model ORDER BY first_used")
             known = connection.execute(sql).scalars().all()
@@ -370,7 +370,7 @@ def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     if not ids:
         return []
     shown, rows = [], connection.execute(text(_SHOWN), {"ids": ids}).mappings().all()
-    # Apart from the items, since a model may have many names.
+    # Read once for each model rather than with each item: a model may have many feature names.
     sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
     models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
     layouts = {digest: Layout.described(features) for digest, features in models}
