@@ -27,13 +27,14 @@ from transcendent.cli.app import app
 from transcendent.errors import ArtifactError
 from transcendent.gate import following, stored
 from transcendent.gate import model as gate_model
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import DeploymentError, deploy, needed, pinned
 from transcendent.gate.following import RETRY, Follower
 from transcendent.gate.model import load_model
 from transcendent.gate.processes import LIVE, Process
 from transcendent.gate.promotion import promote, retire, rollback
-from transcendent.gate.service import NO_MODEL, RefusedError, Service
+from transcendent.gate.service import NO_MODEL, Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.stored import find, list_models, load_stored
 

@@ -16,6 +16,7 @@ from tests.gate.test_service import answers, body
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, RejectionBudget, save
 from transcendent.cli.app import app
 from transcendent.gate import model as gate_model
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding
@@ -24,7 +25,7 @@ from transcendent.gate.minutes import Counts, Minutes
 from transcendent.gate.model import load_model
 from transcendent.gate.moving import Part
 from transcendent.gate.processes import Process
-from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
 from transcendent.monitoring import DriftMonitor
 

@@ -247,20 +247,23 @@ def show_quarantine(
 ) -> None:
     """Count the items, or show one; with second opinions, also how analysts agree."""
     from transcendent.gate.database import opened
+    from transcendent.gate.opinions import SecondOpinions
     from transcendent.gate.quarantine import Quarantine
     from transcendent.gate.settings import read_settings
 
     settings = read_settings(database=database)
     with opened(settings.database.get_secret_value()) as engine:
-        found = Quarantine(engine)
+        found = Quarantine(engine) if settings.opinions == 1 else SecondOpinions(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
         if settings.opinions > 1:
             with engine.connect() as connection:
                 shown |= learning.opinions_in(connection, item)
-    lists = ("history", "outside")
+    lists = ("history", "outside", "opinions")
     lines = showing.lines(**{name: _short(value) for name, value in shown.items() if name not in lists})
     history = [_line(each) for each in shown.get("history", [])]
     history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
+    remarks = {"action": "opinion", "reason": None, "note": None}
+    history += [_line({**remarks, **each}) for each in shown.get("opinions", [])]
     showing.show("\n".join([lines, *history]), shown, as_json)
 
 

@@ -160,6 +160,5 @@ def opinions_in(connection: "Connection", item: int | None) -> dict[str, Any]:
     from transcendent.gate.opinions import agreement, opinions_on
 
     if item is not None:
-        said = opinions_on(connection, [item])[item]
-        return {"opinions": list(said.others), "agreed": said.agreed}
+        return {"agreed": opinions_on(connection, [item])[item].agreed}
     return {f"opinions_{name}": value for name, value in agreement(connection)._asdict().items()}

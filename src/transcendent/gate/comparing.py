@@ -17,7 +17,7 @@ from scipy.stats import beta
 from sqlalchemy import Connection, text
 
 from transcendent.gate.deployments import DeploymentError
-from transcendent.gate.disagreements import Outcome
+from transcendent.gate.disagreements import THIS_HOUR, Outcome
 from transcendent.gate.stored import find
 
 LEVEL = 0.95
@@ -46,7 +46,6 @@ LEFT JOIN LATERAL (
 WHERE shadow = :shadow AND active.model IN (:a, :b) AND hour < :until
 """
 _CLASSES = "SELECT classes FROM model WHERE id IN (:a, :b)"
-_THIS_HOUR = "SELECT floor(extract(epoch FROM now()) / 3600)::bigint"
 
 
 class DrawnItem(NamedTuple):
@@ -173,7 +172,7 @@ def _end(connection: Connection, first: int) -> int:
     New items land anywhere in the order of the draw. Until analysts have labelled them they would cut the
     run of labelled ones short.
     """
-    now = int(connection.execute(text(_THIS_HOUR)).scalar_one())
+    now = int(connection.execute(text(THIS_HOUR)).scalar_one())
     today = now - now % 24
     return today if first < today else _NEVER
 

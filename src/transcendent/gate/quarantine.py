@@ -126,7 +126,7 @@ class ConflictError(TranscendentError):
 
 
 class LabelError(TranscendentError, ValueError):
-    """The label is neither a class of the item's model nor in the setting `labels`."""
+    """The label is not a class of the item's model or in `labels`, or an opinion has a reason or a note."""
 
 
 class Claimed(NamedTuple):
@@ -168,7 +168,7 @@ class Quarantine:
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(shown_items(connection, ids), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -189,7 +189,7 @@ class Quarantine:
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return shown_items(connection, self._held(connection, who)[:MAX_CLAIMED])
+            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED])
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -261,7 +261,7 @@ class Quarantine:
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
-            found = shown_items(connection, [item])
+            found = self._shown(connection, [item])
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
@@ -347,6 +347,9 @@ class Quarantine:
             connection.execute(text(_BY_INDEX_IN_ORDER))
             ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
         return {tier: n for state, tier, n in rows if state == 0}, ages
+
+    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+        return shown_items(connection, ids)
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:
