@@ -66,16 +66,23 @@ def to_answers(ids: list[str], decisions: Decisions) -> list[dict[str, Any]]:
     if decisions.doubts is not None:
         kinds = zip(decisions.doubts.tolist(), accepted, strict=True)
         doubts = [None if is_accepted else DOUBTS[kind] for kind, is_accepted in kinds]
-    columns = {
-        "id": ids,
-        "label": decisions.labels.tolist(),
-        "accepted": accepted,
-        "credibility": decisions.credibility.tolist(),
-        "confidence": decisions.confidence.tolist(),
-        "votes": nothing if decisions.votes is None else decisions.votes.tolist(),
-        "doubt": doubts,
-    }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    votes = nothing if decisions.votes is None else decisions.votes.tolist()
+    credibility, confidence = decisions.credibility.tolist(), decisions.confidence.tolist()
+    columns = zip(
+        ids, decisions.labels.tolist(), accepted, credibility, confidence, votes, doubts, strict=True
+    )
+    return [
+        {
+            "id": name,
+            "label": label,
+            "accepted": is_accepted,
+            "credibility": p_value,
+            "confidence": other,
+            "votes": of_folds,
+            "doubt": doubt,
+        }
+        for name, label, is_accepted, p_value, other, of_folds, doubt in columns
+    ]
 
 
 def write_answer(
