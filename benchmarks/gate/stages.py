@@ -17,13 +17,13 @@ from typing import Any
 
 import apps
 
+from transcendent.gate.bodies import read_objects, to_answers, write_answer
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.features import read_rows
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.minutes import Counts
 from transcendent.gate.model import load_model
 from transcendent.gate.moving import Part
-from transcendent.gate.service import read_objects, to_answers, write_answer
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 

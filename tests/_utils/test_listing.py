@@ -77,3 +77,12 @@ def test_cells_headings_and_notes_are_escaped_in_html():
 def test_small_figures_have_one_decimal_more():
     values = (0.12345, 0.012345, -0.012345, float("nan"))
     assert [figure(v) for v in values] == ["0.123", "0.0123", "-0.0123", "–"]
+
+
+def test_columns_of_text_are_aligned_to_the_left():
+    rows = [["a", "active", "12"], ["b", "–", "3"]]
+    assert Listing(["name", "state", "gates"], rows, texts=["state"]).as_text().splitlines() == [
+        "name  state   gates",
+        "a     active     12",
+        "b     –           3",
+    ]

@@ -162,11 +162,11 @@ class TestQuarantine:
 
     def test_export(self, run, given, items, tmp_path):
         done = run("quarantine", "export", "--out", "labelled.parquet")
-        assert "1 labelled objects written to labelled.parquet" in done.stderr
+        assert "1 labelled object written to labelled.parquet" in done.stderr
         assert read_labelled(tmp_path / "labelled.parquet").y.tolist() == ["malware"]
         for since, n in (("2026-01-01", 1), ("2999-01-01T08:00:00+02:00", 0)):
             done = run("quarantine", "export", "-o", "labelled.parquet", "--since", since)
-            assert f"{n} labelled objects" in done.stderr
+            assert f"{n} labelled object" in done.stderr
         refused = run("quarantine", "export", "-o", "x.parquet", "--since", "1.11.2026", code=2).stderr
         assert "--since: '1.11.2026' is not a date or time such as 2026-11-01" in refused
         assert "cannot be written" in run("quarantine", "export", "-o", "nowhere/x.parquet", code=7).stderr
@@ -175,7 +175,7 @@ class TestQuarantine:
     def test_close(self, run, given, items, own_engine):
         Quarantine(own_engine).release("ann", items[1:5])
         n = len(items) - 5
-        said = f"items of model {'d' * 12}; {n} are held and stay"
+        said = f"items of model {'d' * 12}; {n} held items stay"
         assert f"would close 4 {said}: add --yes" in run("quarantine", "close", "--model", "ddd").stderr
         assert Quarantine(own_engine).counts()["closed"] == 0
         assert f"closed 4 {said}." in run("quarantine", "close", "--model", "ddd", "--yes").stderr

@@ -27,13 +27,14 @@ from transcendent.cli.app import app
 from transcendent.errors import ArtifactError
 from transcendent.gate import following, stored
 from transcendent.gate import model as gate_model
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import DeploymentError, deploy, needed, pinned
 from transcendent.gate.following import RETRY, Follower
 from transcendent.gate.model import load_model
 from transcendent.gate.processes import LIVE, Process
 from transcendent.gate.promotion import promote, retire, rollback
-from transcendent.gate.service import NO_MODEL, RefusedError, Service
+from transcendent.gate.service import NO_MODEL, Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.stored import find, list_models, load_stored
 
@@ -557,7 +558,9 @@ def test_the_commands(run, files, own_engine, monkeypatch):
     assert run("list").stdout.split() == ["name", "digest", "rejector", "added", "state", "gates"]
     one = run("add", files["one"], "--name", "first", "--reason", "the first").stdout.strip()
     other = run("add", files["other"]).stdout.strip()
-    assert "sklearn.tree" in run("add", files["tree"], code=5).stderr
+    refused = " ".join(run("add", files["tree"], code=5).stderr.split())
+    assert "--trust sklearn.tree" in refused
+    assert "in each gate: its setting trusted, or TRANSCENDENT_GATE_TRUSTED in the environment" in refused
     assert (
         "no models begin with 'ff'; those that were added are"
         in run("promote", "ff", "--reason", "x", code=4).stderr

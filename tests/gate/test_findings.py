@@ -90,6 +90,16 @@ def test_findings_are_created_updated_and_closed_under_one_id():
     assert len({each["finding_info"]["uid"] for each in found}) == 1
 
 
+@pytest.mark.parametrize("kind", ["labelled", "outside"])
+def test_a_label_of_another_system_names_it(kind):
+    event = event_of(kind, label="malware", author="box-1", source="sandbox")
+    finding = json.loads(as_ocsf(event))
+    assert finding["finding_info"]["title"] == "Labelled by another system"
+    assert finding["message"] == json.loads(as_ecs(event))["message"]
+    assert finding["message"] == "Labelled by another system (sandbox): object a1"
+    assert read_cef(as_cef(event))[0][5] == "Labelled by another system"
+
+
 def test_a_deployment_is_no_finding_but_a_change():
     assert as_ocsf(DEPLOYED) is None
     ecs = json.loads(as_ecs(DEPLOYED))

@@ -390,6 +390,8 @@ def test_only_agreed_labels_teach(run, filled, own_engine, world, monkeypatch, t
     assert (found["since"]["new"], found["labels"]["learnt"]) == (1, 16)
     shown = json.loads(run(f"quarantine show {third['id']} --json").stdout)
     assert shown["agreed"] == y[int(third["object_id"])]
+    assert [each["author"] for each in shown["opinions"]] == ["bob", "cid"]
+    assert "cid: opinion" in run(f"quarantine show {third['id']}").stdout
     assert "15 " not in run("quarantine export --out all.parquet").stderr
     assert "16 labelled objects" in run("quarantine export --teach --out agreed.parquet").stderr
     assert "--teach" in run("quarantine export --out all.parquet").stderr

@@ -54,6 +54,23 @@ def test_sparse_and_dense_rows_and_frames_have_the_same_sums(rows):
     assert whole(watching(FIT, names), pd.DataFrame(rows, columns=names)).tolist() == dense
 
 
+@pytest.mark.parametrize("texts", [1, 60])
+def test_numbers_beside_text_have_the_same_sums(rows, texts):
+    names = [f"t{i}" for i in range(texts)]
+    fit, later = (
+        pd.concat([pd.DataFrame(dict.fromkeys(names, "exe"), index=range(len(X))), pd.DataFrame(X)], axis=1)
+        for X in (FIT, rows)
+    )
+    fit.columns = later.columns = [*names, *"abcdef"]
+    layout = Layout(texts + 6, list(fit.columns), dict.fromkeys(names, "text"))
+    watched = Watched.of(layout, Fitted(columns=FittedColumns.of(fit), n_rows=len(fit)))
+    assert watched.names == list("abcdef")
+    numbers = watching(FIT)
+    assert whole(watched, later).tolist() == whole(numbers, rows).tolist()
+    some = [Part(later, 3, 90, 4), Part(later, 90, 100)]
+    assert watched.sums(some).tolist() == numbers.sums([part._replace(rows=rows) for part in some]).tolist()
+
+
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 def test_sums_of_any_parts_in_any_order_add_up(rows, form):
     watched, rng = watching(FIT), np.random.default_rng(2)

@@ -16,14 +16,16 @@ from tests.gate.test_service import answers, body
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, RejectionBudget, save
 from transcendent.cli.app import app
 from transcendent.gate import model as gate_model
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.database import connect
+from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding
 from transcendent.gate.intake import Draw, register
 from transcendent.gate.minutes import Counts, Minutes
 from transcendent.gate.model import load_model
 from transcendent.gate.moving import Part
 from transcendent.gate.processes import Process
-from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
 from transcendent.monitoring import DriftMonitor
 
@@ -147,3 +149,23 @@ def test_a_gate_counts_what_it_decides_and_commands_show_what_became_of_it(
         in run("alarms", "acknowledge", "999", "--reason", "x", database=database).output
     )
     assert "a new campaign" in run("alarms", database=database).output
+
+
+def test_only_the_deployment_that_decides_is_active(own_engine, database):
+    with own_engine.begin() as connection:
+        sql = """INSERT INTO model (digest, classes, features) VALUES (repeat(:c, 64), '[0, 1]', '{}')
+        RETURNING id"""
+        one, other = (connection.execute(text(sql), {"c": each}).scalar_one() for each in "ab")
+        by = {"audit": 0.0}, "ann", "test"
+        made = [
+            deploy(connection, model, action, *by)
+            for model, action in ((one, "pinned"), (one, "active"), (other, "observe"), (one, "active"))
+        ]
+        sql = "INSERT INTO monitor (deployment, objects, log_value) VALUES (:deployment, 1, -0.04)"
+        connection.execute(text(sql), [{"deployment": each} for each in made])
+    shown = run("monitors", database=database).output
+    states = ["pinned", "ended", "ended", "active"]
+    assert re.findall(r"^deployment +\d+ \((\w+)\), model", shown, re.MULTILINE) == states
+    assert shown.count("evidence of drift  e^0, alarm at e^4.6") == 4
+    listed = json.loads(run("monitors", "--json", database=database).output)["monitors"]
+    assert [each["state"] for each in listed] == states

@@ -288,6 +288,58 @@ def test_an_opinion_needs_a_hold_and_is_a_label_alone(own_engine, items, fill):
         connection.execute(text("UPDATE opinion SET label = 'malware'"))
 
 
+def test_a_hold_for_an_opinion_is_shown_and_counted(items, fill):
+    fill(3)
+    found = label(items, "ann", "malware", 2)
+    items.claim("ann", 1)
+    (claimed,) = items.claim("bob", 1, opinions=True).items
+    assert (claimed["id"], claimed["holder"]) == (found[0], "bob")
+    assert claimed["held_until"] > claimed["received_at"]
+    assert items.held("bob") == [claimed]
+    assert items.show(found[0], "cid")["holder"] == "bob"
+    assert items.show(found[1])["holder"] is None
+    assert items.counts()["held"] == 2
+    items.resolve("bob", found[0], "malware")
+    assert items.show(found[0])["held_until"] is None
+    assert items.counts()["held"] == 1
+
+
+def test_opinions_are_shown_to_operators_and_once_nobody_is_asked(items, fill):
+    def seen(who):
+        return [(each["author"], each["label"]) for each in items.show(item, who)["opinions"]]
+
+    fill(1)
+    (item,) = label(items, "ann", "malware")
+    opine(items, "bob", item, "goodware")
+    items.claim("dan", 1, opinions=True)
+    items.skip("dan", item)
+    bob = [("bob", "goodware")]
+    assert (seen(None), seen("bob"), seen("ann"), seen("cid")) == (bob, bob, [], [])
+    items.undo("ann", item)
+    assert (seen(None), seen("bob"), seen("ann"), seen("cid")) == (bob, bob, [], [])
+    label(items, "ann", "malware")
+    opine(items, "cid", item, "unclear")
+    assert seen(None) == seen("dan") == seen("ann") == [*bob, ("cid", "unclear")]
+    items.undo("cid", item)
+    assert (seen("cid"), seen("bob"), seen("ann")) == ([], bob, [])
+
+
+def test_remarks_on_opinions_are_refused_and_not_lost(items, fill):
+    fill(1)
+    (item,) = label(items, "ann", "malware")
+    items.claim("bob", 1, opinions=True)
+    for given in ({"reason": "packed"}, {"note": "packed"}):
+        with pytest.raises(LabelError, match="no reason and no note"):
+            items.skip("bob", item, **given)
+    assert [each["id"] for each in items.held("bob")] == [item]
+    items.resolve("bob", item, "goodware")
+    for who, anyone in (("bob", False), ("boss", True)):
+        with pytest.raises(LabelError, match="no reason and no note"):
+            items.undo(who, item, note="mistaken", anyone=anyone)
+    items.undo("boss", item, anyone=True)
+    assert items.undo("boss", item, note="mistaken", anyone=True)["note"] == "mistaken"  # of the label
+
+
 def test_a_hold_ends_with_its_lease_and_is_limited(own_engine, items, fill):
     fill(3)
     found = label(items, "ann", "malware", 3)
@@ -439,13 +491,19 @@ def test_over_http(start_gate, problem):
     ann.resolve(item["id"], "unclear")
     assert len(ann.claim(opinions=True)["items"]) == 0
     (again,) = bob.claim(opinions=True)["items"]
-    assert again["id"] == item["id"]
+    assert (again["id"], again["holder"], again["held_until"] is None) == (item["id"], "bob", False)
+    assert boss.counts()["held"] == 1
+    with pytest.raises(GateError, match="no reason and no note"):
+        bob.skip(item["id"], reason="packed")
     assert bob.show(item["id"])["history"] == []
     assert bob.find(item["object_id"])[0]["label"] is None
     assert boss.show(item["id"])["history"][0]["label"] == "unclear"
     assert client.find(item["object_id"])[0]["label"] == "unclear"
     assert len(boss.labelled(teach=True)) < len(boss.labelled())
+    assert boss.show(item["id"])["opinions"] == []
     assert bob.resolve(item["id"], "unclear")["action"] == "opinion"
+    (opinion,) = boss.show(item["id"])["opinions"]
+    assert (opinion["label"], opinion["author"]) == ("unclear", "bob")
     with pytest.raises(GateError, match="either teach or since"):
         boss.labelled(teach=True, since="2020-01-01")
     (gate.log.parent / "labelled.parquet").write_bytes(boss.labelled(teach=True))

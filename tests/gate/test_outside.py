@@ -72,6 +72,9 @@ def test_a_rejected_object_is_settled_and_teaches_if_asked(own_engine, outside, 
     assert shown["history"][-1]["reason"] == "sandbox"
     assert shown["outside"] == [first]
     assert kinds(own_engine) == ["rejected"] * 3 + ["labelled"] * 2
+    quarantine.resolve("ann", quarantine.find("o2")[0]["item"], "malware")
+    told = [each["data"] for each in Events(own_engine).after(Cursor()).events[3:]]
+    assert [each.get("source") for each in told] == ["sandbox", "sandbox", None]
     assert check(own_engine) == []
 
 

@@ -30,10 +30,11 @@ from transcendent.errors import ArtifactError
 from transcendent.gate import features as gate_features
 from transcendent.gate import model as gate_model
 from transcendent.gate import service as gate_service
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.features import Group, read_rows
 from transcendent.gate.intake import Draw, register
 from transcendent.gate.model import load_model
-from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
 from transcendent.tables.layout import Layout
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from transcendent.gate.comparing import compare
 from transcendent.gate.database import connect, drop_months, this_month
 from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.deployments import DeploymentError, deploy, needed
-from transcendent.gate.disagreements import Compared, Comparisons
+from transcendent.gate.disagreements import THIS_HOUR, Compared, Comparisons
 from transcendent.gate.export import export_labelled
 from transcendent.gate.following import Follower
 from transcendent.gate.promotion import list_processes, promote, retire
@@ -250,6 +251,28 @@ def test_other_processes_give_the_same_cells_and_a_flush_may_be_repeated(
     others = Expected(shadow_secret(engine), files, "one", "few", X[:150], HALF, "p")
     assert counted(engine)[models["few"].number].cells == others.cells + twice
     assert len(first.comparisons._counts) == 1 or first.comparisons.flush() is None
+
+
+def test_a_clock_that_jumps_ahead_and_back_moves_no_counts_into_the_future(engine, start, models, problem):
+    promoted(engine, models, few=HALF)
+    with engine.connect() as connection:
+        now = connection.execute(text(THIS_HOUR)).scalar_one()
+    gate = start(hour=now - 2)
+    gate.turn()
+    answered = 0
+    for hour, expected in ((-2, {-2}), (1000, {-2, 0}), (-1, {-2, 0}), (0, {-2, 0}), (-9, {-2, 0})):
+        gate.hour = now + hour
+        gate.answer(problem[0][1000:1100], f"{hour}-")
+        gate.store()
+        answered += 100
+        with engine.connect() as connection:
+            stored = set(connection.execute(text("SELECT hour FROM shadow_counts")).scalars())
+            drawn = set(connection.execute(text("SELECT hour FROM disagreement")).scalars())
+        assert {min(each, now) for each in stored} == {now + each for each in expected}
+        assert max(stored) <= now + 1  # an hour may end during the test
+        assert drawn <= stored
+    total = counted(engine)[models["few"].number].cells.total()
+    assert 0.3 * answered < total < 0.7 * answered
 
 
 def test_an_id_that_is_sent_again_counts_once(engine, start, models, files, problem):
@@ -719,7 +742,7 @@ def test_commands_shadow_and_compare(database, files, problem, monkeypatch):
     one, few = (models[name].digest[:12] for name in ("one", "few"))
     promote(engine, models["one"], "active", PLAIN, *BY, 0)
     said = run("shadow", few, "--reason", "new", "--sample", "0.8", "--audit", "1")
-    assert f"model {few} (few) is a shadow of 0.8 of the traffic" in said
+    assert f"model {few} (few) is a shadow of 80% of the traffic: see" in said
     assert "were not compared" in run("compare", one, few, code=4)
     assert "its own shadow" in run("shadow", one, "--reason", "new", code=4)
     assert "sample" in run("shadow", few, "--reason", "new", "--sample", "2", code=4)
@@ -741,6 +764,21 @@ def test_commands_shadow_and_compare(database, files, problem, monkeypatch):
     assert sum(cell["labels"] for cell in found["cells"]) == min(100, found["disagreements"])
     with engine.connect() as connection:
         assert found["a_share"] == compare(connection, one, few).a_share._asdict()
+    assert found["settled"]
+    assert "settled" not in said
+    assert "is a shadow of all traffic: see" in run(
+        "shadow", few, "--reason", "x", "--sample", "1", "--budget", "0.1"
+    )
+    gate.turn()
+    gate.answer(problem[0][1000:], "again")
+    gate.store()
+    note = "(not settled: a budget needs about 2,000 objects in each gate)"
+    rates = rf"^rejected +{one}: [\d.]+%; {few}: [\d.]+% {re.escape(note)}$"
+    assert re.search(rates, run("compare", one, few), re.MULTILINE)
+    with engine.begin() as connection:
+        sql = "UPDATE shadow_counts SET counts = array_fill(2000, ARRAY[cardinality(counts)])"
+        connection.execute(text(sql))
+    assert json.loads(run("compare", one, few, "--json"))["settled"]
     gate.close()
     engine.dispose()
 

@@ -115,10 +115,8 @@ def test_each_event_arrives_once_and_its_signature_verifies(own_engine, receiver
         assert event["data"]["object_id"].startswith("o")
         with pytest.raises(WebhookVerificationError):
             Verifier(SECRET).verify(body + b" ", headers)
-    assert list_deliveries(own_engine) == {
-        "targets": [{"target": "soc", "waiting": 0, "dead": 0}],
-        "dead": [],
-    }
+    empty = {"target": "soc", "waiting": 0, "dead": 0, "next_attempt": None, "problem": None}
+    assert list_deliveries(own_engine) == {"targets": [empty], "dead": []}
 
 
 def test_only_the_kinds_that_a_target_wants_are_sent(own_engine, receiver, start, fill):
@@ -156,17 +154,41 @@ def test_what_always_fails_is_given_up_shown_and_sent_again_on_request(
     work(webhook)
     assert receiver.requests == 6  # three attempts each
     found = list_deliveries(own_engine)
-    assert found["targets"] == [{"target": "soc", "waiting": 0, "dead": 2}]
+    (target,) = found["targets"]
+    assert (target["waiting"], target["dead"], target["problem"]) == (0, 2, None)
     assert {each["event"] for each in found["dead"]} == set(all_ids(own_engine))
     assert {(each["tries"], each["problem"]) for each in found["dead"]} == {(3, "status 503")}
     assert "status 503" in run(database).stdout
     assert json.loads(run(database, "--json").stdout) == found
-    assert "0 deliveries" in run(database, "--retry", "--target", "other").stderr
+    assert "sent again: 0." in run(database, "--retry", "--target", "other").stderr
     receiver.behaves = 200
-    assert "2 deliveries will be sent again." in run(database, "--retry").stderr
+    again = run(database, "--retry")
+    assert "deliveries that will be sent again: 2." in again.stderr
+    assert "status 503" not in again.stdout
     work(webhook)
     assert set(ids(receiver)) == set(all_ids(own_engine))
     assert retry_dead(own_engine) == 0
+
+
+def test_the_problem_and_next_attempt_of_deliveries_that_wait_are_shown(
+    own_engine, receiver, start, fill, database
+):
+    webhook = start(pauses=(300, 3600))
+    receiver.behaves = 404
+    fill(2)
+    webhook.work()
+    with own_engine.begin() as connection:
+        sql = """UPDATE delivery SET due_at = '2026-11-18 10:00:07Z', problem = 'status 500'
+        WHERE id = (SELECT max(id) FROM delivery)"""
+        connection.execute(text(sql))
+    fill(1, "later")
+    webhook.make()  # due at once, but it has not failed
+    (target,) = list_deliveries(own_engine)["targets"]
+    assert (target["waiting"], target["dead"], target["problem"]) == (3, 0, "status 500")
+    assert run(database).stdout.splitlines() == [
+        "target  waiting  given up  next attempt             problem",
+        "soc           3         0  2026-11-18 10:00:07 UTC  status 500",
+    ]
 
 
 def test_a_delivery_of_a_process_that_died_is_sent_by_another_when_its_lease_is_over(
@@ -336,7 +358,8 @@ def test_hosts_in_other_scripts_are_sent_to_by_their_ascii_names():
 def test_a_target_is_refused_before_a_connection_if_its_address_is_private(
     own_engine, receiver, start, fill, monkeypatch
 ):
-    webhook = start(target={"private": False}, pauses=())
+    webhook = start(pauses=())
+    webhook.target = webhook.target.model_copy(update={"private": False})
     fill(1)
     work(webhook)
     assert receiver.requests == 0
@@ -440,8 +463,11 @@ def test_two_secrets_both_sign():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"url": "http://soc.example/"}, "url must begin with https:// unless it is loopback"),
-        ({"url": "http://localhost/"}, "url must begin with https:// unless it is loopback"),
+        ({"url": "http://soc.example/"}, "url must begin with https://, or be http:// and a loopback"),
+        ({"url": "http://localhost/", "private": True}, "url must begin with https://, or be http://"),
+        ({"url": "http://127.0.0.1:9/"}, "its address 127.0.0.1 is private: set private = true to allow it"),
+        ({"url": "http://[::1]/"}, "its address ::1 is private: set private = true to allow it"),
+        ({"url": "https://10.0.0.1/"}, "its address 10.0.0.1 is private: set private = true to allow it"),
         ({"url": "ftp://127.0.0.1/"}, "url must begin with https://"),
         ({"url": "https://ann:pw@soc.example/"}, "without user or fragment"),
         ({"url": "https:///x"}, "url must be https://HOST/PATH"),

@@ -23,12 +23,13 @@ class Listing:
     """Rows of cells; the first cell of each names the row.
 
     ``groups`` holds headings over several columns, each with its number of columns. The column of names has
-    none.
+    none. ``texts`` holds the headings of columns of text, which `as_text` aligns to the left.
     """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     groups: Sequence[tuple[str, int]] = ()
+    texts: Sequence[str] = ()
 
     def as_text(self) -> str:
         """Align the cells within the width of a terminal; long names are wrapped or shortened."""
@@ -39,9 +40,9 @@ class Listing:
         names = [textwrap.wrap(shorten(row[0], 2 * room), room) or [""] for row in rows]
         first = max(len(line) for lines in [[head[0]], *names] for line in lines)
         lines = [[" " * first, *over]] if over else []
-        lines.append([head[0].ljust(first), *map(str.rjust, head[1:], widths)])
+        lines.append([head[0].ljust(first), *self._aligned(head[1:], widths)])
         for name, (_, *cells) in zip(names, rows, strict=True):
-            lines.append([name[0].ljust(first), *map(str.rjust, cells, widths)])
+            lines.append([name[0].ljust(first), *self._aligned(cells, widths)])
             lines += [[more] for more in name[1:]]
         return "\n".join((" " * _GAP).join(cells).rstrip() for cells in lines)
 
@@ -67,6 +68,12 @@ class Listing:
             lines.append(" ".join(self._rules()))
         lines += [_latex_row(self.head), r"\midrule", *map(_latex_row, self.rows)]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
+
+    def _aligned(self, cells: Sequence[str], widths: list[int]) -> list[str]:
+        columns = zip(self.head[1:], cells, widths, strict=True)
+        return [
+            cell.ljust(width) if name in self.texts else cell.rjust(width) for name, cell, width in columns
+        ]
 
     def _headings_over(self, widths: list[int]) -> list[str]:
         """Return headings as wide as their columns; widen the last column under a long heading."""

@@ -112,7 +112,8 @@ def check_trusted(types: Collection[str], trusted: Collection[str]) -> None:
     options = trust_options(names)
     raise ArtifactError(
         f"{message} If you trust them and the source of the file, load it with trusted={names!r} (on the "
-        f"command line: {options}; with mlflow.pyfunc: TRANSCENDENT_TRUSTED in the environment)."
+        f"command line: {options}; in each gate: its setting trusted, or TRANSCENDENT_GATE_TRUSTED in the "
+        "environment; with mlflow.pyfunc: TRANSCENDENT_TRUSTED in the environment)."
     )
 
 

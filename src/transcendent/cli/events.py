@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC
 from typing import Annotated, Any
 
 import typer
@@ -64,7 +65,7 @@ def deliveries(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count the deliveries that wait or were given up, and show the latest that were given up."""
+    """Count the deliveries that wait or were given up, and show why they fail."""
     from transcendent._utils.listing import Listing
     from transcendent.gate.database import opened
     from transcendent.gate.settings import read_settings
@@ -72,11 +73,27 @@ def deliveries(
 
     with opened(read_settings(database=database).database.get_secret_value()) as engine:
         if retry:
-            console.say(f"{retry_dead(engine, target):,} deliveries will be sent again.")
+            console.say(f"deliveries that will be sent again: {retry_dead(engine, target):,}.")
         found: dict[str, Any] = list_deliveries(engine, target)
-    counts = [(each["target"], str(each["waiting"]), str(each["dead"])) for each in found["targets"]]
+    counts = [
+        (
+            each["target"],
+            f"{each['waiting']:,}",
+            f"{each['dead']:,}",
+            *_next_attempt(each),
+        )
+        for each in found["targets"]
+    ]
     dead = [(each["event"], each["target"], str(each["tries"]), each["problem"]) for each in found["dead"]]
-    tables = [Listing(("target", "waiting", "given up"), counts)]
+    texts = ("target", "next attempt", "problem")
+    tables = [Listing(("target", "waiting", "given up", "next attempt", "problem"), counts, texts=texts)]
     if dead:
-        tables.append(Listing(("event", "target", "attempts", "problem"), dead))
+        tables.append(Listing(("event", "target", "attempts", "problem"), dead, texts=texts))
     showing.show("\n\n".join(each.as_text() for each in tables), found, as_json)
+
+
+def _next_attempt(target: dict[str, Any]) -> tuple[str, str]:
+    """Return when a delivery that failed is sent again, and its problem."""
+    if target["problem"] is None:
+        return "", ""
+    return f"{target['next_attempt'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC", target["problem"]

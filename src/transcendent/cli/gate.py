@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
+from transcendent._utils.text import counted
 from transcendent.cli import (
     console,
     events,
@@ -227,7 +228,8 @@ def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
     with _engine(database) as engine:
         found = Tokens(engine).list()
     rows = [(t["name"], t["role"], f"{t['created_at']:%Y-%m-%d}", _end(t), f"tg_{t['id']}_…") for t in found]
-    text = Listing(("name", "role", "created", "ends", "token"), rows).as_text()
+    head = ("name", "role", "created", "ends", "token")
+    text = Listing(head, rows, texts=head[1:]).as_text()
     showing.show(text, {"tokens": found}, as_json)
 
 
@@ -245,21 +247,31 @@ def show_quarantine(
 ) -> None:
     """Count the items, or show one; with second opinions, also how analysts agree."""
     from transcendent.gate.database import opened
+    from transcendent.gate.opinions import SecondOpinions
     from transcendent.gate.quarantine import Quarantine
     from transcendent.gate.settings import read_settings
 
     settings = read_settings(database=database)
     with opened(settings.database.get_secret_value()) as engine:
-        found = Quarantine(engine)
+        found = Quarantine(engine) if settings.opinions == 1 else SecondOpinions(engine)
         shown: dict[str, Any] = dict(found.counts()) if item is None else found.show(item)
         if settings.opinions > 1:
             with engine.connect() as connection:
                 shown |= learning.opinions_in(connection, item)
-    lists = ("history", "outside")
-    lines = showing.lines(**{name: value for name, value in shown.items() if name not in lists})
+    lists = ("history", "outside", "opinions")
+    lines = showing.lines(**{name: _short(value) for name, value in shown.items() if name not in lists})
     history = [_line(each) for each in shown.get("history", [])]
     history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
+    remarks = {"action": "opinion", "reason": None, "note": None}
+    history += [_line({**remarks, **each}) for each in shown.get("opinions", [])]
     showing.show("\n".join([lines, *history]), shown, as_json)
+
+
+def _short(value: Any) -> Any:
+    """Return a number, or the numbers of classes, with four digits; other values as they are."""
+    if isinstance(value, dict) and value and all(isinstance(each, float) for each in value.values()):
+        return ", ".join(f"{name}: {each:.4g}" for name, each in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def _line(action: dict[str, Any]) -> str:
@@ -297,7 +309,7 @@ def export_quarantine(
         raise UsageError("--since cannot be combined with --teach: analysts agree later than they label.")
     with opened(settings.database.get_secret_value()) as engine, outputs.writing(out):
         n = export_labelled(engine, out, model=model, since=start, opinions=opinions)
-    console.say(f"{n:,} labelled objects written to {out}")
+    console.say(f"{counted(n, 'labelled object')} written to {out}")
     if settings.opinions > opinions:
         console.say("note: not all of them may teach: --teach writes those that two analysts agree on.")
 
@@ -314,13 +326,13 @@ def close_quarantine(
     with _engine(database) as engine:
         items = Quarantine(engine)
         digest, waiting, held = items.to_close(model)
-        stay = f"; {held:,} are held and stay" if held else ""
+        stay = f"; {counted(held, 'held item')} {'stays' if held == 1 else 'stay'}" if held else ""
         if yes:
-            console.say(f"closed {items.close(digest, 'operator'):,} items of model {digest[:12]}{stay}.")
+            closed = counted(items.close(digest, "operator"), "item")
+            console.say(f"closed {closed} of model {digest[:12]}{stay}.")
         else:
-            console.say(
-                f"would close {waiting - held:,} items of model {digest[:12]}{stay}: add --yes to confirm."
-            )
+            to_close = counted(waiting - held, "item")
+            console.say(f"would close {to_close} of model {digest[:12]}{stay}: add --yes to confirm.")
 
 
 @_command(quarantine, "drop")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from transcendent._utils.text import counted
 from transcendent.cli import console, models, options, showing
 from transcendent.cli.options import AsJson, Database, Trust, UsageError
 
@@ -133,7 +134,7 @@ def _in_words(found: dict[str, Any]) -> str:
     before = "the fit" if since["model"] is None else f"model {since['model'][:12]}"
     text = showing.lines(
         model=found["model"],
-        learnt_from=f"{labels['learnt']:,} labelled objects ({found['what']})",
+        learnt_from=f"{counted(labels['learnt'], 'labelled object')} ({found['what']})",
         left_out=in_words(labels["left_out"]) or None,
         by_label=in_words(labels["by_label"]),
         by_author=in_words(labels["by_author"]),
@@ -145,7 +146,7 @@ def _in_words(found: dict[str, Any]) -> str:
         old_model=found["base"],
     )
     other = f", {waiting['other_columns']:,} with other columns left out" if waiting["other_columns"] else ""
-    head = f"\n\n{waiting['items']:,} objects that wait, by the old model's label{other}:\n"
+    head = f"\n\n{counted(waiting['items'], 'waiting object')}, by the old model's label{other}:\n"
     if waiting["problem"] is not None:
         return f"{text}{head}not compared: {waiting['problem']}"
     names = ("items", "rejected_before", "rejected_after", "newly_accepted", "newly_rejected", "other_label")
@@ -159,6 +160,5 @@ def opinions_in(connection: "Connection", item: int | None) -> dict[str, Any]:
     from transcendent.gate.opinions import agreement, opinions_on
 
     if item is not None:
-        said = opinions_on(connection, [item])[item]
-        return {"opinions": list(said.others), "agreed": said.agreed}
+        return {"agreed": opinions_on(connection, [item])[item].agreed}
     return {f"opinions_{name}": value for name, value in agreement(connection)._asdict().items()}

@@ -92,7 +92,8 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
         )
         for each in found
     ]
-    text = Listing(("name", "digest", "rejector", "added", "state", "gates"), rows).as_text()
+    head = ("name", "digest", "rejector", "added", "state", "gates")
+    text = Listing(head, rows, texts=head[1:-1]).as_text()
     showing.show(text, {"models": found}, as_json)
 
 
@@ -169,11 +170,14 @@ def processes(database: Database = None, as_json: AsJson = False) -> None:
     with _connection(database) as connection:
         found = list_processes(connection)
     head = ("host", "process", "version", "deployment", "state", "model", "started")
+    texts = ("version", "state", "model", "started")
     rows = [tuple(map(_cell, (each[name] for name in _SHOWN))) for each in found]
     problems = [
         f"{each['host']}, process {each['pid']}: {each['problem']}" for each in found if each["problem"]
     ]
-    showing.show("\n".join([Listing(head, rows).as_text(), *problems]), {"processes": found}, as_json)
+    showing.show(
+        "\n".join([Listing(head, rows, texts=texts).as_text(), *problems]), {"processes": found}, as_json
+    )
 
 
 _SHOWN = ("host", "pid", "version", "deployment", "state", "model", "started_at")

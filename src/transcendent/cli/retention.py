@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
+from transcendent._utils.text import counted
 from transcendent.cli import console
 from transcendent.cli.options import Database, UsageError
 
@@ -59,11 +60,14 @@ def delete(
     with opened(settings.database.get_secret_value()) as engine:
         if yes:
             done = run(engine, target, _user(), reason)
-            console.say(f"deleted {done.items:,} objects, {done.examples:,} examples, {done.notes:,} notes.")
+            console.say(
+                f"deleted {counted(done.items, 'object')}, {counted(done.examples, 'example')}, "
+                f"{counted(done.notes, 'note')}."
+            )
             return
         found = find(engine, target)
     console.say(
-        f"would delete {len(found.items):,} objects and {len(found.examples):,} examples: "
+        f"would delete {counted(len(found.items), 'object')} and {counted(len(found.examples), 'example')}: "
         "add --yes to confirm."
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from transcendent._utils.text import as_percent
 from transcendent.cli import console, showing
 from transcendent.cli.models import Digest, Reason
 from transcendent.cli.options import AsJson, Database
@@ -37,9 +38,10 @@ def shadow(
             model = find(connection, digest)
         settings = {"sample": sample, "audit": audit, "budget": budget}
         number = deploy(engine, model, settings, getpass.getuser(), reason)
+    traffic = "all traffic" if sample == 1 else f"{as_percent(sample)} of the traffic"
     console.say(
-        f"deployment {number}: model {model.digest[:12]} ({model.name}) is a shadow of {sample:g} of the "
-        "traffic: see 'transcendent gate model compare'."
+        f"deployment {number}: model {model.digest[:12]} ({model.name}) is a shadow of {traffic}: "
+        "see 'transcendent gate model compare'."
     )
 
 
@@ -67,12 +69,13 @@ def _in_words(found: "Comparison") -> str:
     a, b = found.a[:12], found.b[:12]
     until = "" if found.until is None else f" until {found.until:%Y-%m-%d %H:%M} UTC"
     shares = [
-        f"{n / found.objects:.1%}" if found.objects else "–" for n in (found.a_rejected, found.b_rejected)
+        _rejected(found, digest, n)
+        for digest, n in ((found.a, found.a_rejected), (found.b, found.b_rejected))
     ]
     head = showing.lines(
         objects=f"{found.objects:,}, from {found.since:%Y-%m-%d %H:%M}{until}",
         shadow=f"{found.shadow[:12]}; {found.undecided:,} not decided by it, {found.dropped:,} dropped",
-        rejected=f"{a}: {shares[0]}, {b}: {shares[1]}",
+        rejected="; ".join(shares),
         disagreements=f"{found.disagreements:,}",
     )
     rows = [
@@ -88,12 +91,24 @@ def _in_words(found: "Comparison") -> str:
         f"{sum(getattr(cell, name) for cell in found.cells):,}" for name in ("drawn", "labels", "unclear")
     )
     rows.append(("all", "", f"{found.disagreements:,}", *sums, _share(found.a_share), _share(found.b_share)))
-    table = Listing((a, b, "objects", "drawn", "labels", "unclear", f"{a} right", f"{b} right"), rows)
+    columns = (a, b, "objects", "drawn", "labels", "unclear", f"{a} right", f"{b} right")
+    table = Listing(columns, rows, texts=(b,))
     return f"{head}\n\n{table.as_text()}\n\n{conclusion(found)}"
 
 
+def _rejected(found: "Comparison", digest: str, n: int) -> str:
+    """Return the share that a model rejects, with a note if it will still change."""
+    from transcendent.gate.comparing import SETTLED
+
+    share = f"{n / found.objects:.1%}" if found.objects else "–"
+    note = ""
+    if digest == found.shadow and not found.settled:
+        note = f" (not settled: a budget needs about {SETTLED:,} objects in each gate)"
+    return f"{digest[:12]}: {share}{note}"
+
+
 def _share(share: "Bounds | None") -> str:
-    return "unknown" if share is None else f"{share.low:.0%} to {share.high:.0%}"
+    return "unknown" if share is None else showing.percents(share.low, share.high, 0)
 
 
 def conclusion(found: "Comparison") -> str:

@@ -28,6 +28,12 @@ def lines(**entries: Any) -> str:
     return "\n".join(f"{name.ljust(width)}  {visible(str(value))}" for name, value in shown.items())
 
 
+def percents(low: float, high: float, digits: int) -> str:
+    """Return an interval of shares; once if both ends are shown alike."""
+    first, last = f"{low:.{digits}%}", f"{high:.{digits}%}"
+    return first if first == last else f"{first} to {last}"
+
+
 def signature(artifact: "Artifact") -> str:
     """Return whether an artifact is signed, and what that proves."""
     if artifact.signature_checked:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from transcendent._utils.text import counted
 from transcendent.cli import console, showing
 from transcendent.cli.options import AsJson, Database, UsageError
 
@@ -55,11 +56,12 @@ def _in_lines(found: dict[str, Any], promised: float | None) -> str:
         n, rejected = found["objects"], found["rejected"]
         limit = "" if found["expected"] is None else f", expected at most {found['expected']:.1%}"
         watched["objects"] = f"{n:,}"
-        watched["evidence_of_drift"] = f"e^{found['log_value']:.1f}, alarm at e^{math.log(THRESHOLD):.1f}"
+        alarm_at = _evidence(math.log(THRESHOLD))
+        watched["evidence_of_drift"] = f"{_evidence(found['log_value'])}, alarm at {alarm_at}"
         watched["below_thresholds"] = f"{rejected / n:.1%}{limit}" if n else "nothing decided yet"
         watched["moved"] = "; ".join(map(_moved_in_words, found["moved"][:5])) or None
     return showing.lines(
-        deployment=f"{found['deployment']} ({found['action']}), model {found['model'][:12]}",
+        deployment=f"{found['deployment']} ({found['state']}), model {found['model'][:12]}",
         **watched,
         harm="no promised_error is set" if promised is None else _harm_in_words(found["harm"], promised),
         alarms=", ".join(found["alarms"]) or "none",
@@ -77,9 +79,14 @@ def _harm_in_words(harm: dict[str, Any], promised: float) -> str:
         return f"no label of the audit counts yet; promised at most {promised:.2%}"
     doubt = "; possible, if unclear answers are wrong" if harm["alarm_if_unclear_is_wrong"] else ""
     return (
-        f"{harm['low']:.2%} to {harm['high']:.2%} of accepted answers wrong ({harm['labels']:,} labels, "
-        f"{harm['unclear']:,} unclear), promised at most {promised:.2%}{doubt if not harm['alarm'] else ''}"
+        f"{showing.percents(harm['low'], harm['high'], 2)} of accepted answers wrong "
+        f"({counted(harm['labels'], 'label')}, {harm['unclear']:,} unclear), "
+        f"promised at most {promised:.2%}{doubt if not harm['alarm'] else ''}"
     )
+
+
+def _evidence(log_value: float) -> str:
+    return f"e^{round(log_value, 1) + 0.0:g}"  # adding 0 makes -0 a plain 0
 
 
 def alarms(context: typer.Context, database: Database = None, as_json: AsJson = False) -> None:
@@ -98,14 +105,15 @@ def alarms(context: typer.Context, database: Database = None, as_json: AsJson = 
             each["kind"],
             f"{each['raised_at']:%Y-%m-%d %H:%M}",
             f"{each['at']:,}",
-            f"e^{each['log_value']:.1f}",
+            _evidence(each["log_value"]),
             ", ".join(str(moved["feature"]) for moved in each["moved"][:3]),
             "" if each["acknowledged_at"] is None else f"{each['acknowledged_by']}: {each['reason']}",
         )
         for each in found
     ]
     head = ("alarm", "deployment", "kind", "raised", "at", "evidence", "moved", "acknowledged")
-    text = Listing(head, rows).as_text() if rows else "no alarms."
+    texts = ("kind", "raised", "evidence", "moved", "acknowledged")
+    text = Listing(head, rows, texts=texts).as_text() if rows else "no alarms."
     showing.show(text, {"alarms": found}, as_json)
 
 

@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
+from transcendent.gate.bodies import RefusedError
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
@@ -41,7 +42,7 @@ from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError,
 from transcendent.gate.readiness import DEADLINE, Readiness
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.routes import authorise, decide, router
-from transcendent.gate.service import RefusedError, Service
+from transcendent.gate.service import Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
 from transcendent.gate.shadowing import Shadows, shadow_secret

@@ -17,18 +17,21 @@ from scipy.stats import beta
 from sqlalchemy import Connection, text
 
 from transcendent.gate.deployments import DeploymentError
-from transcendent.gate.disagreements import Outcome
+from transcendent.gate.disagreements import THIS_HOUR, Outcome
 from transcendent.gate.stored import find
 
 LEVEL = 0.95
 """Probability that all intervals of a comparison hold."""
+SETTLED = 2000
+"""Objects in each gate after which the cutoff of a shadow with a budget hardly depends on where it began."""
 
 # Only the newest deployment of a shadow counts: another one may have another sample, draw or budget.
 _COUNTS = """
-SELECT hour, undecided, dropped, active_outcomes, shadow_outcomes, counts, shadow_counts.shadow,
-    shadow.model AS shadow_model
+SELECT hour, process, undecided, dropped, active_outcomes, shadow_outcomes, counts, shadow_counts.shadow,
+    shadow.model AS shadow_model, coalesce((shadow.settings ->> 'budget')::float8, artifact.budget) AS budget
 FROM shadow_counts JOIN deployment AS active ON active.id = shadow_counts.active
 JOIN deployment AS shadow ON shadow.id = shadow_counts.shadow
+LEFT JOIN artifact ON artifact.model = shadow.model
 WHERE active.model IN (:a, :b) AND shadow.model IN (:a, :b) AND active.model <> shadow.model
 ORDER BY shadow_counts.shadow DESC
 """
@@ -43,7 +46,6 @@ LEFT JOIN LATERAL (
 WHERE shadow = :shadow AND active.model IN (:a, :b) AND hour < :until
 """
 _CLASSES = "SELECT classes FROM model WHERE id IN (:a, :b)"
-_THIS_HOUR = "SELECT floor(extract(epoch FROM now()) / 3600)::bigint"
 
 
 class DrawnItem(NamedTuple):
@@ -101,7 +103,8 @@ class Comparison(NamedTuple):
     """How two models compare on the objects that both have decided; outcomes are labels or None (rejected).
 
     ``better`` is ``"a"``, ``"b"`` or None if nothing can be concluded; ``more_labels`` is then about the
-    number that would show it, None if that is unknown or too large.
+    number that would show it, None if that is unknown or too large. ``settled`` is False if the shadow has a
+    budget, and gates have not yet seen enough objects for its rate to hold.
     """
 
     a: str
@@ -114,6 +117,7 @@ class Comparison(NamedTuple):
     dropped: int
     a_rejected: int
     b_rejected: int
+    settled: bool
     disagreements: int
     cells: list[Cell]
     a_share: Bounds
@@ -152,6 +156,7 @@ def compare(connection: Connection, a: str, b: str) -> Comparison:
         sum(row["dropped"] for row in rows),
         sum(n for (outcome, _), n in counts.items() if outcome is None),
         sum(n for (_, outcome), n in counts.items() if outcome is None),
+        rows[0]["budget"] is None or counts.total() >= SETTLED * len({row["process"] for row in rows}),
         sum(cell.objects for cell in judged.cells),
         *judged,
         more_labels(judged),
@@ -167,7 +172,7 @@ def _end(connection: Connection, first: int) -> int:
     New items land anywhere in the order of the draw. Until analysts have labelled them they would cut the
     run of labelled ones short.
     """
-    now = int(connection.execute(text(_THIS_HOUR)).scalar_one())
+    now = int(connection.execute(text(THIS_HOUR)).scalar_one())
     today = now - now % 24
     return today if first < today else _NEVER
 

@@ -57,6 +57,8 @@ WITH drawn AS (
 INSERT INTO disagreement (item, shadow, active, hour, draw, active_outcome, shadow_outcome)
 SELECT id, shadow, active, hour, draw, active_outcome, shadow_outcome FROM known ON CONFLICT DO NOTHING
 """
+# No hour is later than the database's clock says: after a clock that was wrong, others would wait for it.
+THIS_HOUR = "SELECT floor(extract(epoch FROM now()) / 3600)::bigint"
 _DELETED = """
 SELECT EXISTS (SELECT FROM deletion WHERE written_at > now() - make_interval(secs => :age))
 """
@@ -114,8 +116,11 @@ class Comparisons:
 
     def flush(self) -> None:
         """Store the counts, and the objects that were drawn."""
+        with self._engine.connect() as connection:
+            latest = connection.execute(text(THIS_HOUR)).scalar_one()
         with self._lock:
-            now, drawn = self._now(), list(self._drawn)
+            now = self._move(latest)
+            drawn = list(self._drawn)
             rows = [self._row(*each) for each in self._counts.items()]
         for start in range(0, len(drawn), _AT_ONCE):
             self._draw(drawn[start : start + _AT_ONCE])
@@ -140,9 +145,20 @@ class Comparisons:
             connection.execute(text(_DRAW), _columns(drawn))
 
     def _now(self) -> int:
-        """Return the current hour; never one before, whose row may be complete."""
-        self._hour = max(self._hour, int(self._clock() // 3600))
-        return self._hour
+        """Return the current hour; never one before that of the last flush, whose row may be complete."""
+        return max(self._hour, int(self._clock() // 3600))
+
+    def _move(self, latest: int) -> int:
+        """Move what is of an hour to come to the current one, and return that.
+
+        No row of an hour to come is stored, so it does not matter whether this flush is committed.
+        """
+        now = self._hour = max(self._hour, min(self._now(), latest))
+        for key in [key for key in self._counts if key[2] > now]:
+            ahead = self._counts.pop(key)
+            self._counts.setdefault((*key[:2], now), Compared()).add(ahead)
+        self._drawn = [(min(hour, now), each) for hour, each in self._drawn]
+        return now
 
     def _row(self, key: Key, compared: Compared) -> dict[str, Any]:
         active, shadow, hour = key

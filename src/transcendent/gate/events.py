@@ -1,9 +1,9 @@
-"""Events: what happened to items and models, in an order in which nothing is ever missed.
+"""Events: what happened to items and models, in an order in which readers miss nothing.
 
-Triggers write events in the transaction of what they tell. Transactions do not end in the order in which they
-began, so a reader that remembers the last number it saw would miss events that are committed later with a
-lower number. So events are read in the order of their transactions, and only those of transactions that began
-before every transaction that is still under way: nothing can be added among them any more.
+Triggers write each event in the transaction of the change that it reports. Transactions do not end in the
+order in which they began, so a reader that remembers the last number it saw would miss events that are
+committed later with a lower number. So events are read in the order of their transactions, and only those of
+transactions that began before every open one: nothing can be inserted between them later.
 """
 
 import re
@@ -20,8 +20,8 @@ from transcendent.errors import TranscendentError
 MAX_EVENTS = 1000
 
 _SETTLED = "(SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint + ahead FROM event_order)"
-# A row has an event for each of its items, or one if it has none. The first LIMIT is for the index: of the
-# rows that it finds, only the one of the cursor may be read already.
+# A row has an event for each of its items, or one if it has none. The inner LIMIT ends the index scan early.
+# It is one more than needed, since the row of the cursor may have been read already.
 _AFTER = f"""
 SELECT transaction, number, coalesce(place, 0) AS place, kind, written_at, detail, item
 FROM (
@@ -46,21 +46,22 @@ WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids)
 """
 # Reasons can be deleted, events cannot: they name the labels that have them.
 _REASONS = {
-    "labels": "SELECT label, reason FROM remark WHERE label = ANY(:ids) AND reason IS NOT NULL",
-    "outside": "SELECT outside, reason FROM outside_reason WHERE outside = ANY(:ids)",
+    "labels": """SELECT told.id, reason, source FROM unnest(CAST(:ids AS bigint[])) AS told (id)
+        LEFT JOIN remark ON remark.label = told.id LEFT JOIN outside_label ON action = told.id""",
+    "outside": "SELECT outside AS id, reason FROM outside_reason WHERE outside = ANY(:ids)",
 }
 # A new webhook begins at a transaction of which it has read nothing yet.
 _LAST = "greatest((SELECT max(transaction) FROM event), (SELECT max(transaction) - 1 FROM webhook))"
 # Another server, or this one after its files were restored or a replica took over.
 _SERVER = "(SELECT system_identifier || '-' || timeline_id FROM pg_control_system(), pg_control_checkpoint())"
-# Transactions that the server has not reached yet were those of another one, too.
+# Events of transactions that the server has not reached yet were written by another server, too.
 _RESTORED = f"""
 SELECT server <> {_SERVER}
     OR coalesce({_LAST} >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint + ahead, false)
 FROM event_order
 """
-# Readers may have come further than the backup. New events must be after theirs as well, so some billions of
-# transactions are left out.
+# Readers may have read more events than the backup has. New events must come after those as well, so the
+# order skips some billions of transactions.
 _GO_ON = f"""
 UPDATE event_order SET server = {_SERVER},
     ahead = greatest(ahead, {_LAST} - pg_current_xact_id()::text::bigint) + (1::bigint << 32)
@@ -108,10 +109,10 @@ class Events:
         self._engine, self._context = engine, list(context)
 
     def after(self, cursor: Cursor, limit: int = MAX_EVENTS) -> Page:
-        """Return the next events. Those of items that are gone are left out where they are about the item."""
+        """Return the next events, without the rejections of items that are gone."""
         with self._engine.connect() as connection:
             rows = places_after(connection, cursor, limit)
-            # What was read is before every transaction under way, unless the server has gone back since.
+            # Events that were read are older than every open transaction, unless a backup was restored since.
             if not rows and cursor.transaction >= newest_place(connection).transaction:
                 raise CursorError(
                     f"event {cursor} is ahead of this database: an older backup must have been restored. "
@@ -169,11 +170,11 @@ def newest_place(connection: Connection) -> Cursor:
 
 
 def resume_order(engine: Engine) -> None:
-    """Let new events come after those of a restored database, whose server may have counted further."""
+    """Order new events after all that were read before a database was restored or moved to another server."""
     with engine.begin() as connection:
         if not connection.execute(text(_RESTORED)).scalar_one():
             return
-        # Nobody writes an event meanwhile, and who waits to do so reads the new number.
+        # Until the commit nobody else writes events, and those who wait for the lock read the new number.
         connection.execute(text("LOCK TABLE event IN SHARE ROW EXCLUSIVE MODE"))
         if connection.execute(text(_RESTORED)).scalar_one():
             connection.execute(text(_GO_ON))
@@ -188,17 +189,18 @@ def _place(row: Any) -> Cursor:
 
 
 def _with_reasons(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the details of events, with the reasons of labels that still have them."""
+    """Return the details of events, with reasons that still exist, and sources of other systems' labels."""
     details = [dict(row["detail"]) for row in rows]
     for table, sql in _REASONS.items():
         named = {i: each.pop(table) for i, each in enumerate(details) if table in each}
         # An event has the number of a label for each of its items.
         labels = {i: numbers[rows[i]["place"] - 1] for i, numbers in named.items()}
         if labels:
-            found = connection.execute(text(sql), {"ids": list(labels.values())})
-            known = {row[0]: row[1] for row in found}
+            found = connection.execute(text(sql), {"ids": list(labels.values())}).mappings()
+            known = {row["id"]: row for row in found}
             for i, label in labels.items():
-                details[i] |= {"reason": known[label]} if label in known else {}
+                said = dict(known.get(label, {}), id=None)
+                details[i] |= {name: value for name, value in said.items() if value is not None}
     return details
 
 

@@ -7,6 +7,7 @@ text. ``null`` is a missing value. ``context`` and ``seen_at`` are optional.
 
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -136,8 +137,11 @@ class _Reader:
 
     def _positions(self, lists: list[list[Any]]) -> AnyArray:
         flat = list(chain.from_iterable(lists))
-        if set(map(type, flat)) <= {int} and (not flat or 0 <= min(flat) <= max(flat) < self.width):
-            return np.array(array("i", flat))
+        with suppress(OverflowError):
+            if set(map(type, flat)) <= {int}:
+                positions = np.array(array("i", flat))
+                if positions.min(initial=0) >= 0 and positions.max(initial=-1) < self.width:
+                    return positions
         where, bad = next(
             (i, each) for i, each in enumerate(flat) if type(each) is not int or not 0 <= each < self.width
         )

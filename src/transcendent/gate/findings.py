@@ -66,7 +66,7 @@ def as_ocsf(event: dict[str, Any]) -> str | None:
         "confidence_id": 1 if data.get("accepted") is False else 0,  # low, or unknown
         "finding_info": {
             "uid": str(data["item"]),
-            "title": _TITLES.get(kind, kind),
+            "title": _title(event),
             "types": [kind],
             "analytic": {"uid": str(data.get("model", "")), "name": "transcendent", "type_id": 4},  # learning
         },
@@ -126,7 +126,7 @@ def as_cef(event: dict[str, Any]) -> str:
     severity = _CEF_SEVERITIES.get(kind, 1)
     header = [
         "CEF:0",
-        *map(_header, ("transcendent", "gate", __version__, kind, _TITLES.get(kind, kind), str(severity))),
+        *map(_header, ("transcendent", "gate", __version__, kind, _title(event), str(severity))),
     ]
     values = {name: str(value).translate(_CEF_ESCAPED) for name, value in fields.items() if value is not None}
     return "|".join([*header, " ".join(f"{name}={value}" for name, value in values.items())])
@@ -141,8 +141,17 @@ FORMATS: dict[str, Callable[[dict[str, Any]], str | None]] = {
 """A function for each format; None for an event that the format has no place for."""
 
 
+def _title(event: dict[str, Any]) -> str:
+    kind: str = event["type"]
+    if kind == "labelled" and "source" in event["data"]:  # of another system, which settled the item
+        kind = "outside"
+    return _TITLES.get(kind, kind)
+
+
 def _message(event: dict[str, Any]) -> str:
-    title, data = _TITLES.get(event["type"], event["type"]), event["data"]
+    title, data = _title(event), event["data"]
+    if "source" in data:
+        title += f" ({data['source']})"
     return f"{title}: object {data['object_id']}" if "object_id" in data else title
 
 

@@ -54,8 +54,12 @@ SELECT audited, ({_LABELS}) AS now FROM monitor
 WHERE deployment = :deployment AND pg_try_advisory_xact_lock(3, 1)
 """
 _AUDITED = "UPDATE monitor SET audited = :audited WHERE deployment = :deployment"
+# A deployment that decided ends with the next one, also if that has the same model.
 _LIST = """
-SELECT monitor.deployment, model.digest AS model, deployment.action, objects, rejected, expected,
+SELECT monitor.deployment, model.digest AS model, CASE WHEN deployment.action IN ('active', 'observe')
+        AND EXISTS (SELECT FROM deployment AS later WHERE later.action IN ('active', 'observe')
+            AND later.id > deployment.id) THEN 'ended' ELSE deployment.action END AS state,
+    objects, rejected, expected,
     monitor.log_value, moved, problem, folded_at, array(SELECT kind FROM alarm
         WHERE alarm.deployment = monitor.deployment ORDER BY id) AS alarms,
     array(SELECT kind FROM alarm WHERE alarm.deployment = monitor.deployment

@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 
 from transcendent._utils.extras import extra
+from transcendent._utils.text import counted
 from transcendent.artifacts import save
 from transcendent.artifacts.sandbox import Access
 from transcendent.decisions import Learner
@@ -112,7 +113,7 @@ def learn(engine: Engine, wanted: ToLearn, author: str) -> dict[str, Any]:
                 what=wanted.what,
                 train=base.manifest["notes"].get("train"),
             )
-            said = f"{learnt.n_learnt:,} labelled objects ({wanted.what})"
+            said = f"{counted(learnt.n_learnt, 'labelled object')} ({wanted.what})"
             made = Path(folder, f"{wanted.experiment.toml.path.stem}-learnt")
             period, notes = base.manifest["training_period"], base.manifest["notes"] | {"learnt": said}
             save(learnt.rejector, made, training_period=period, notes=notes, signing_key=wanted.signing_key)

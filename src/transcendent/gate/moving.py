@@ -20,6 +20,7 @@ from transcendent.tables.layout import Layout
 
 MAX_WATCHED = 512
 _ONE_IN = 4
+_FEW = 50  # columns of a frame
 _STEPS = 1024  # in a standard deviation
 _FARTHEST = float(1 << 20)  # steps: sums of 2^43 objects fit into 64 bits, those of a batch into a float
 _LARGE = 1e300  # so that no mean overflows, which JSON could not say; NaN is not below it
@@ -56,12 +57,12 @@ class Part(NamedTuple):
         first = zlib.crc32(name.encode(errors="replace")) % _ONE_IN
         return Part(self.rows, min(self.start + first, self.stop), self.stop, _ONE_IN)
 
-    def spans(self) -> list[slice]:
-        """Return where the entries of sparse rows are."""
-        starts, stops = (
-            self.rows.indptr[self.start + i : self.stop + i : self.step].tolist() for i in (0, 1)
-        )
-        return list(map(slice, starts, stops))
+    def entries(self) -> IntArray:
+        """Return the positions of the entries of sparse rows."""
+        starts, stops = (self.rows.indptr[self.start + i : self.stop + i : self.step] for i in (0, 1))
+        lengths = stops - starts
+        before = lengths.cumsum() - lengths
+        return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - before, lengths))
 
 
 def parts_of(rows: Any, owners: IntArray) -> dict[int, Part]:
@@ -123,12 +124,7 @@ class Watched:
         return np.concatenate([[n], totals, missing]).astype(np.int64)
 
     def _dense(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
-        if hasattr(parts[0].rows, "iloc"):
-            blocks = [each.rows.iloc[each.chosen, self.positions] for each in parts]
-            values = np.concatenate([np.asarray(block, dtype=np.float64) for block in blocks])
-        else:
-            values = np.concatenate([each.rows[each.chosen] for each in parts], dtype=np.float64)
-            values = values if len(self.positions) == self.width else values[:, self.positions]
+        values = np.concatenate(list(map(self._values, parts)), dtype=np.float64, casting="unsafe")
         steps = _rounded(values, self.mean, self._scale)
         totals: FloatArray = steps.sum(axis=0)
         if not np.isnan(totals).any():
@@ -137,12 +133,24 @@ class Watched:
         steps[unknown] = 0.0
         return steps.sum(axis=0), unknown.sum(axis=0)
 
+    def _values(self, part: Part) -> AnyArray:
+        """Return the watched features of dense rows."""
+        rows, every = part.rows, len(self.positions) == self.width
+        if hasattr(rows, "iloc"):
+            if not every and self.width > _FEW:
+                return np.asarray(rows.iloc[part.chosen, self.positions], dtype=np.float64)
+            # A whole frame of numbers becomes an array ten times faster than some of its rows and columns,
+            # and by to_numpy than by asarray. With text, it becomes objects: faster if there are few.
+            rows = rows.to_numpy()
+        values: AnyArray = rows[part.chosen]
+        return values if every else values[:, self.positions]
+
     def _sparse(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
         """Add up the differences between what is stored and 0."""
         k, n = len(self.positions), sum(part.n for part in parts)
-        pairs = [(each, span) for each in parts for span in each.spans()]
-        places = self._places[np.concatenate([each.rows.indices[span] for each, span in pairs])]
-        values = np.concatenate([each.rows.data[span] for each, span in pairs], dtype=np.float64)
+        pairs = [(each.rows, each.entries()) for each in parts]
+        places = self._places[np.concatenate([rows.indices[entries] for rows, entries in pairs])]
+        values = np.concatenate([rows.data[entries] for rows, entries in pairs], dtype=np.float64)
         if k < self.width:
             values, places = values[places >= 0], places[places >= 0]
         zero = _rounded(np.zeros(k), self.mean, self._scale)

@@ -19,7 +19,6 @@ from transcendent.gate.quarantine import (
     Quarantine,
     last_action,
     locked_item,
-    shown_items,
 )
 
 _MOST = 3
@@ -60,6 +59,8 @@ _HELD_BY = "SELECT item FROM unconfirmed WHERE holder = :who {} ORDER BY item FO
 _HELD_BY_OTHERS = """
 SELECT count(*), min(held_until) FROM unconfirmed WHERE holder <> :who AND held_until > now()
 """
+_HELD = "SELECT count(*) FROM unconfirmed WHERE held_until > now()"
+_HOLDS = "SELECT item, holder, held_until FROM unconfirmed WHERE item = ANY(:items) AND holder IS NOT NULL"
 _SETTLED = "DELETE FROM unconfirmed WHERE item = ANY(:items)"
 _WANT = """
 INSERT INTO unconfirmed AS known (item) VALUES (:item) ON CONFLICT (item) DO UPDATE
@@ -178,7 +179,7 @@ class SecondOpinions(Quarantine):
             given = {"who": who, "seconds": self._lease, "items": items}
             connection.execute(text(_HOLD), given)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
-            return Claimed(shown_items(connection, items), held, next_free, room - len(items))
+            return Claimed(self._shown(connection, items), held, next_free, room - len(items))
 
     def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold for an opinion."""
@@ -219,7 +220,36 @@ class SecondOpinions(Quarantine):
         """Return the items that an analyst holds, for a label or for an opinion."""
         found = super().held(who)
         with self._engine.begin() as connection:
-            return (found + shown_items(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
+            return (found + self._shown(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
+
+    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+        """Return items as analysts see them; an item with a label has the holder and lease of an opinion."""
+        holds = {
+            item: {"holder": holder, "held_until": until}
+            for item, holder, until in connection.execute(text(_HOLDS), {"items": ids})
+        }
+        return [item | holds.get(item["id"], {}) for item in super()._shown(connection, ids)]
+
+    def counts(self) -> dict[str, int]:
+        """Count the items; those that are held for a label or for an opinion count as held."""
+        counted = super().counts()
+        with self._engine.connect() as connection:
+            return counted | {"held": counted["held"] + connection.execute(text(_HELD)).scalar_one()}
+
+    def show(self, item: int, who: str | None = None) -> dict[str, Any]:
+        """Return an item with its features, history and opinions, as far as an analyst may see it."""
+        shown = super().show(item, who)
+        with self._engine.connect() as connection:
+            rows = connection.execute(text(_OF_ITEMS), {"items": [item]}).mappings().all()
+            said = opinions_on(connection, [item])[item]
+        # An item without a label may get one from any analyst, who must not know the opinions either.
+        own_only = who is not None and (said.own is None or said.wants_another)
+        given = [
+            {name: row[name] for name in ("label", "author", "written_at")}
+            for row in rows
+            if row["action"] == "opinion" and (row["author"] == who or not own_only)
+        ]
+        return {**shown, "opinions": given}
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -247,8 +277,7 @@ class SecondOpinions(Quarantine):
                 allowed = [*map(str, state["classes"]), *self._labels]
                 if label not in allowed:
                     raise LabelError(f"{label!r:.80} is not one of the labels {', '.join(allowed):.300}.")
-                if reason or note:
-                    raise LabelError("an opinion is a label alone: send it without reason and note.")
+                _refuse_remarks(reason, note)
                 return self._opine(connection, who, item, last["id"], label)
         return super().resolve(who, item, label, reason=reason, note=note)
 
@@ -271,6 +300,7 @@ class SecondOpinions(Quarantine):
             locked_item(connection, item)
             last = last_action(connection, item)
             if last is not None and self._for_opinions(connection, who, items=[item]):
+                _refuse_remarks(reason, note)
                 return self._write_opinion(connection, item, last["id"], "skip", who)
         return super().skip(who, item, reason=reason, note=note)
 
@@ -288,6 +318,7 @@ class SecondOpinions(Quarantine):
             if given is not None and last is not None:
                 is_later = last["id"] > given["after"] and last["action"] in ("label", "skip")
                 if not (is_later and (anyone or last["author"] == who)):
+                    _refuse_remarks(None, note)
                     return self._write_opinion(
                         connection, item, last["id"], "undo", given["author"], writer=who
                     )
@@ -328,3 +359,9 @@ class SecondOpinions(Quarantine):
             return set()
         said = opinions_on(connection, list(items))
         return {item for item, each in said.items() if each.wants_another}
+
+
+def _refuse_remarks(reason: str | None, note: str | None) -> None:
+    """Raise if a reason or a note would be lost."""
+    if reason or note:
+        raise LabelError("opinions have no reason and no note: send the request without them.")

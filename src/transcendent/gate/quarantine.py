@@ -57,7 +57,7 @@ _COUNTED = """
 SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM month) GROUP BY 1, 2
 """
 # The index `item_oldest` has the order, so each tier costs one step in it for every month. With outdated
-# statistics the planner might rather sort what another index finds.
+# statistics the planner might use another index and sort.
 _BY_INDEX_IN_ORDER = f"{_BY_INDEX}, set_config('enable_sort', 'off', true)"
 _OLDEST = """
 SELECT tier, extract(epoch FROM now() - first.received_at)::float8
@@ -126,7 +126,7 @@ class ConflictError(TranscendentError):
 
 
 class LabelError(TranscendentError, ValueError):
-    """The label is neither a class of the item's model nor in the setting `labels`."""
+    """The label is not a class of the item's model or in `labels`, or an opinion has a reason or a note."""
 
 
 class Claimed(NamedTuple):
@@ -156,7 +156,7 @@ class Quarantine:
         self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
     def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
-        """Hold up to ``count`` free items; those that the analyst has skipped only if ``skipped``."""
+        """Hold up to ``count`` free items; without ``skipped``, none that the analyst has skipped."""
         if opinions:
             raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
@@ -168,7 +168,7 @@ class Quarantine:
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(shown_items(connection, ids), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -189,7 +189,7 @@ class Quarantine:
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return shown_items(connection, self._held(connection, who)[:MAX_CLAIMED])
+            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED])
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -217,7 +217,7 @@ class Quarantine:
             if state["state"] == 1 and (last := last_action(connection, item)):
                 if (last["author"], last["label"]) == (who, label):
                     return last
-                # Not which one: other gates of this database may still ask for an opinion on it.
+                # The label is not named: other gates of this database may still ask for an opinion on it.
                 raise ConflictError(f"item {item} already has a label, by {last['author']}.")
             _check_holder(state, who)
             set_item(connection, item, state=1, holder=None)
@@ -261,7 +261,7 @@ class Quarantine:
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
-            found = shown_items(connection, [item])
+            found = self._shown(connection, [item])
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
@@ -308,7 +308,7 @@ class Quarantine:
             closed, last = closed + len(ids), max(ids)
 
     def to_close(self, digest: str) -> tuple[str, int, int]:
-        """Return the model whose digest begins so, and how many of its items wait, in all and held."""
+        """Return the model whose digest begins like this, and the numbers of its waiting and held items."""
         with self._engine.connect() as connection:
             sql = text("SELECT digest FROM model ORDER BY first_used")
             known = connection.execute(sql).scalars().all()
@@ -348,6 +348,9 @@ class Quarantine:
             ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
         return {tier: n for state, tier, n in rows if state == 0}, ages
 
+    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+        return shown_items(connection, ids)
+
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:
             connection.execute(text(_HOLD), {"who": who, "ids": ids, "seconds": self._lease})
@@ -370,7 +373,7 @@ def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     if not ids:
         return []
     shown, rows = [], connection.execute(text(_SHOWN), {"ids": ids}).mappings().all()
-    # Apart from the items, since a model may have many names.
+    # Read once for each model rather than with each item: a model may have many feature names.
     sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
     models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
     layouts = {digest: Layout.described(features) for digest, features in models}

@@ -40,7 +40,12 @@ class WebhookTarget(BaseModel):
         if parts.username is not None or not parts.hostname or parts.fragment:
             raise ValueError(f"webhook {self.name}: url must be https://HOST/PATH, without user or fragment.")
         if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
-            raise ValueError(f"webhook {self.name}: url must begin with https:// unless it is loopback.")
+            raise ValueError(
+                f"webhook {self.name}: url must begin with https://, or be http:// and a loopback address "
+                "such as 127.0.0.1."
+            )
+        if not self.private and _is_address(parts.hostname) and not _is_public(parts.hostname):
+            raise ValueError(f"webhook {self.name}: {_refusal_of(parts.hostname)}.")
         if unknown := sorted(set(self.kinds) - set(KINDS)):
             raise ValueError(f"webhook {self.name}: {unknown[0]} is none of {', '.join(KINDS)}.")
         self._secrets = self._read_secrets()
@@ -106,8 +111,20 @@ def resolve(target: WebhookTarget) -> str:
     if not target.private:
         for address in addresses:
             if not _is_public(address):
-                raise AddressError(f"its address {address} is private: set private = true to allow it")
+                raise AddressError(_refusal_of(address))
     return addresses[0]
+
+
+def _refusal_of(address: str) -> str:
+    return f"its address {address} is private: set private = true to allow it"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_public(address: str) -> bool:
@@ -122,10 +139,7 @@ def _is_public(address: str) -> bool:
 
 
 def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return _is_address(host) and ipaddress.ip_address(host).is_loopback
 
 
 def _decoded(given: str) -> bytes:

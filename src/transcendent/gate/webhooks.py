@@ -64,15 +64,19 @@ WHERE id = :id
 """
 _GIVE_BACK = "UPDATE delivery SET tries = tries - 1, due_at = now() WHERE id = ANY(:ids)"
 _OF_TARGET = "(CAST(:target AS text) IS NULL OR target = :target)"
+_FAILED = "FILTER (WHERE NOT dead AND problem IS NOT NULL)"  # and will be sent again
 _COUNT = f"""
-SELECT target, count(*) FILTER (WHERE NOT dead) AS waiting, count(*) FILTER (WHERE dead) AS dead
+SELECT target, count(*) FILTER (WHERE NOT dead) AS waiting, count(*) FILTER (WHERE dead) AS dead,
+    min(due_at) {_FAILED} AS next_attempt, (array_agg(problem ORDER BY due_at, id) {_FAILED})[1] AS problem
 FROM webhook LEFT JOIN delivery USING (target) WHERE {_OF_TARGET} GROUP BY target ORDER BY target
 """
 _DEAD = f"""
 SELECT target, transaction, number, place, tries, problem FROM delivery WHERE dead AND {_OF_TARGET}
 ORDER BY id DESC LIMIT :limit
 """
-_RETRY = f"UPDATE delivery SET dead = false, tries = 0, due_at = now() WHERE dead AND {_OF_TARGET}"
+_RETRY = f"""
+UPDATE delivery SET dead = false, tries = 0, due_at = now(), problem = NULL WHERE dead AND {_OF_TARGET}
+"""
 
 
 class Webhook:
@@ -250,7 +254,11 @@ def sign(secrets: Sequence[bytes], name: str, moment: int, body: bytes) -> dict[
 
 
 def list_deliveries(engine: Engine, target: str | None = None) -> dict[str, Any]:
-    """Count the deliveries of each target that wait or were given up, and return the latest of these."""
+    """Count the deliveries of each target that wait or were given up, and return the latest of these.
+
+    If deliveries that wait have failed, ``next_attempt`` is the time of the next attempt at one of these, and
+    ``problem`` is why the one before it failed.
+    """
     with engine.connect() as connection:
         counts = connection.execute(text(_COUNT), {"target": target}).mappings()
         targets = [dict(row) for row in counts]

@@ -238,11 +238,20 @@ class OutsideLabelled(BaseModel):
     settled: bool
 
 
+class Opinion(BaseModel):
+    """Another analyst's label of an item."""
+
+    label: str
+    author: str
+    written_at: datetime
+
+
 class ShownItem(Item):
-    """An object in the quarantine, with its history."""
+    """An object in the quarantine, with its history, and the opinions that the caller may see."""
 
     history: list[Action]
     outside: list[OutsideLabelled]
+    opinions: list[Opinion] = []
 
 
 class ClaimedItems(BaseModel):
@@ -280,6 +289,7 @@ class ItemIds(BaseModel):
 class QueueCounts(BaseModel):
     """The numbers of items that wait, in all and by tier, are held, have labels, and are closed.
 
+    Items that are held for a second opinion have a label, and count as held, too.
     ``over`` is the number of rejected objects that were not kept, because of `max_kept`.
     """
 
