@@ -144,6 +144,7 @@ LAST = [LinearSVC(random_state=0), LogisticRegression(), GaussianNB()]
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=40)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # any coefficients will do
 def test_it_adds_up_through_pipelines(scaler, selecting, indicator, last, k, seed):
     """Of numbers with gaps, imputed with indicators, scaled and selected."""
     rng = np.random.default_rng(seed)

@@ -87,8 +87,12 @@ class Explanation:
     ----------
     sentence : str
         The explanation in one sentence.
-    label, accepted, credibility, confidence
-        The decision, as in `Decisions`.
+    label : class label
+        The detector's answer.
+    accepted : bool
+        Whether it is accepted.
+    credibility, confidence : float
+        As in `Decisions`.
     doubt : str or None
         The kind of doubt, if the measure tells; see ``Decisions.doubt``.
     p_values : dict
