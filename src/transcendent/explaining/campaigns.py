@@ -371,9 +371,12 @@ def _match(keys: list[list[str]], earlier: dict[str, str]) -> list[_Match]:
     for name, group in ranked:
         if name not in homes and group not in kept:
             kept[group], homes[name] = name, group
+    in_common: dict[int, list[str]] = {}
+    for name, group in ranked:
+        in_common.setdefault(group, []).append(name)
     used, matches = set(earlier.values()), []
     for group, own in enumerate(keys):
-        others = [name for name, of in ranked if of == group and name != kept.get(group)]
+        others = [name for name in in_common.get(group, ()) if name != kept.get(group)]
         merged = tuple(name for name in others if name not in homes)
         new = group not in kept
         name = _new_id(own, used) if new else kept[group]
@@ -401,25 +404,22 @@ def _features(
             f"reference has {others.numbers.shape[1]} columns, but X has {unique.numbers.shape[1]}."
         )
     items = (unique if others is None else _joined(unique, others)).items()
-    own, rest = items.rows[:n], items.rows[n:]
+    own = items.rows[:n]
+    totals = counts @ own if others is None else np.asarray(items.rows[n:].sum(axis=0)).ravel()
     binary = bool(unique.are_binary().all())
-    totals = counts @ own if others is None else np.asarray(rest.sum(axis=0)).ravel()
-    found: list[tuple[SharedFeature, ...]] = []
+    found = []
     for contents in chosen:
-        block, size = own[contents], counts[contents].sum()
-        present, having = np.unique(block.indices, return_counts=True)
+        present, having = np.unique(own[contents].indices, return_counts=True)
         shared = present[having == len(contents)]
-        n_rest = counts.sum() - size if others is None else len(others)
-        if n_rest == 0:
-            found.append(())
-            continue
-        shares = (totals[shared] - (size if others is None else 0)) / n_rest
-        rare = shared[shares <= _RARE][np.argsort(shares[shares <= _RARE], kind="stable")][:_MAX_FEATURES]
-        of_rest = dict(zip(shared.tolist(), shares.tolist(), strict=True))
+        size = counts[contents].sum() if others is None else 0  # of a reference the members are no part
+        n_rest = (counts.sum() if others is None else len(others)) - size
+        shares = (totals[shared] - size) / n_rest if n_rest else np.ones(len(shared))
+        rarest = np.argsort(shares, kind="stable")[:_MAX_FEATURES]
         found.append(
             tuple(
-                SharedFeature(_named(items.columns[item], items.values[item], names, binary), of_rest[item])
-                for item in rare.tolist()
+                SharedFeature(_named(items.columns[item], items.values[item], names, binary), share)
+                for item, share in zip(shared[rarest].tolist(), shares[rarest].tolist(), strict=True)
+                if share <= _RARE
             )
         )
     return found
