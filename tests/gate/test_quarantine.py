@@ -393,7 +393,7 @@ def test_others_labels_are_undone_by_operators_alone(quarantine, fill):
     fill([0])
     item = one(quarantine)
     quarantine.resolve("ann", item, "malware")
-    with pytest.raises(ConflictError, match="last label is by ann: only they or an operator"):
+    with pytest.raises(ConflictError, match="last label is not yours: only its author or an operator"):
         quarantine.undo("bob", item)
     assert quarantine.undo("bob", item, anyone=True)["author"] == "bob"
 

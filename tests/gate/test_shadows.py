@@ -780,6 +780,8 @@ def test_commands_shadow_and_compare(database, files, problem, monkeypatch):
         connection.execute(text(sql))
     assert json.loads(run("compare", one, few, "--json"))["settled"]
     gate.close()
+    assert "budget 0.1" in run("promote", few, "--reason", "not worse", "--wait", "0")
+    assert "budget" not in run("promote", one, "--reason", "it is no shadow", "--wait", "0")
     engine.dispose()
 
 

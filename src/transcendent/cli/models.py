@@ -105,7 +105,8 @@ def promote(
         Option("--observe", help="Answer that all objects are accepted, and keep rejected ones as usual."),
     ] = False,
     budget: Annotated[
-        float | None, Option(help="Share of the traffic to reject (default: the artifact's own rule).")
+        float | None,
+        Option(help="Share of the traffic to reject (default: as a shadow, or the artifact's own rule)."),
     ] = None,
     audit: Annotated[
         float | None,
@@ -118,7 +119,7 @@ def promote(
 ) -> None:
     """Let all gates load a model, then serve it; refuse if one of them cannot."""
     from transcendent.gate.database import opened
-    from transcendent.gate.promotion import audit_now
+    from transcendent.gate.promotion import audit_now, budget_of_shadow
     from transcendent.gate.promotion import promote as deploy
     from transcendent.gate.settings import read_settings
     from transcendent.gate.stored import find
@@ -129,6 +130,8 @@ def promote(
             model = find(connection, digest)
             if audit is None:
                 audit = audit_now(connection, settings.audit)
+            if budget is None:
+                budget = budget_of_shadow(connection, model.number)
         action, given = "observe" if observe else "active", {"audit": audit, "budget": budget}
         _say(deploy(engine, model, action, given, getpass.getuser(), reason, wait))
 

@@ -10,6 +10,7 @@ from transcendent.gate.deployments import (
     Deployment,
     DeploymentError,
     DeploymentSettings,
+    ShadowSettings,
     deploy,
     needed,
 )
@@ -99,6 +100,14 @@ def audit_now(connection: Connection, otherwise: float) -> float:
         return DeploymentSettings.read(deciding.settings).audit
     except DeploymentError:  # such as a row that was written by hand
         return otherwise
+
+
+def budget_of_shadow(connection: Connection, model: int) -> float | None:
+    """Return the budget that a model has as a shadow, None if it is none or has no budget."""
+    for each in needed(connection).shadows:
+        if each.model == model:
+            return ShadowSettings.read(each.settings).budget
+    return None
 
 
 def _check_unchanged(connection: Connection, before: Deployment | None) -> None:

@@ -244,7 +244,7 @@ class Quarantine:
                 raise ConflictError(f"item {item} has no label or skip to undo.")
             if last["author"] != who and not anyone:
                 raise ConflictError(
-                    f"the last {last['action']} is by {last['author']}: only they or an operator may undo it."
+                    f"the last {last['action']} is not yours: only its author or an operator may undo it."
                 )
             if state["holder"] not in (None, who) and state["held"]:
                 raise ConflictError(
