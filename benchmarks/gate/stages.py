@@ -21,9 +21,9 @@ from transcendent.gate.bodies import read_objects, to_answers, write_answer
 from transcendent.gate.database import connect, migrate
 from transcendent.gate.features import read_rows
 from transcendent.gate.intake import Draw, keep, register, to_keep
-from transcendent.gate.minutes import Counts
+from transcendent.gate.minutes import MinuteCounts
 from transcendent.gate.model import load_model
-from transcendent.gate.moving import Part
+from transcendent.gate.moving import RowRange
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 
@@ -62,7 +62,7 @@ def main() -> None:
         gc.freeze()  # as the gate does
         turns = []
         for turn in range(TURNS):
-            clock, sent, counts = Clock(), bodies(turn, given), Counts()
+            clock, sent, counts = Clock(), bodies(turn, given), MinuteCounts()
             for start in range(0, len(sent), TOGETHER):
                 objects = []
                 for body in sent[start : start + TOGETHER]:
@@ -71,7 +71,7 @@ def main() -> None:
                 ids, (group,) = parsed.ids, parsed.groups
                 clock("decide alone", model.rejector.decide, group.rows)
                 decisions = clock("decide, observe", model.decide, group.rows)
-                rows = [Part(group.rows, 0, len(ids)).sample(ids[0])]
+                rows = [RowRange(group.rows, 0, len(ids)).sample(ids[0])]
                 clock("what moved", counts.observe, (), model.watched, rows)
                 answers = clock("answers", to_answers, ids, decisions)
                 senders = ["sensor"] * len(ids)

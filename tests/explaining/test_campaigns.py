@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.explaining.sets import as_matrix, jaccard
 from transcendent.explaining import Campaigns, find_campaigns
 from transcendent.explaining.campaigns import _match
 
@@ -20,17 +21,6 @@ ROWS = st.lists(st.frozensets(st.integers(0, 9), max_size=6), min_size=1, max_si
 DAY = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=1, max_size=30, unique_by=lambda pair: pair[0]
 )
-
-
-def as_matrix(sets, n_columns=10):
-    X = np.zeros((len(sets), n_columns))
-    for row, features in enumerate(sets):
-        X[row, list(features)] = 1
-    return X
-
-
-def jaccard(a, b):
-    return (len(a | b) - len(a & b)) / len(a | b) if a | b else 0.0
 
 
 def naive(sets, distance):

@@ -7,23 +7,13 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.explaining.sets import as_matrix, jaccard
 from transcendent.explaining import distances as module
 from transcendent.explaining import nearest_rows
 from transcendent.explaining.distances import connected_within
 
 ROWS = st.lists(st.frozensets(st.integers(0, 11)), min_size=1, max_size=14)
 DISTANCES = st.sampled_from([0.05, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.75, 0.9])
-
-
-def as_matrix(sets, n_columns=12):
-    X = np.zeros((len(sets), n_columns), dtype=np.float32)
-    for row, features in enumerate(sets):
-        X[row, list(features)] = 1
-    return X
-
-
-def jaccard(a, b):
-    return (len(a | b) - len(a & b)) / len(a | b) if a | b else 0.0
 
 
 def components(sets, distance):
@@ -46,7 +36,7 @@ def same_partition(one, other):
 @given(ROWS, ROWS, st.integers(1, 14))
 def test_nearest_rows_are_those_of_all_pairs(known, queries, k):
     k = min(k, len(known))
-    found = nearest_rows(as_matrix(known), as_matrix(queries), k)
+    found = nearest_rows(as_matrix(known, 12, np.float32), as_matrix(queries, 12, np.float32), k)
     for row, query in enumerate(queries):
         pairs = sorted((jaccard(query, one), position) for position, one in enumerate(known))[:k]
         assert found.distances[row].tolist() == [distance for distance, _ in pairs]
@@ -56,7 +46,7 @@ def test_nearest_rows_are_those_of_all_pairs(known, queries, k):
 @given(ROWS, DISTANCES)
 def test_components_are_those_of_all_pairs(sets, distance):
     sets = list(dict.fromkeys(sets))
-    found = connected_within(sp.csr_array(as_matrix(sets)), distance)
+    found = connected_within(sp.csr_array(as_matrix(sets, 12, np.float32)), distance)
     assert same_partition(found.tolist(), components(sets, distance))
 
 
@@ -76,8 +66,10 @@ def test_components_in_small_blocks(distance, monkeypatch):
 
 def test_a_distance_of_exactly_the_limit_is_near():
     sets = [frozenset(range(10)), frozenset(range(9))]  # 1 of 10 is not shared
-    assert len(set(connected_within(sp.csr_array(as_matrix(sets)), 0.1))) == 1
-    assert len(set(connected_within(sp.csr_array(as_matrix(sets)), np.nextafter(0.1, 0)))) == 2
+    assert len(set(connected_within(sp.csr_array(as_matrix(sets, 12, np.float32)), 0.1))) == 1
+    assert (
+        len(set(connected_within(sp.csr_array(as_matrix(sets, 12, np.float32)), np.nextafter(0.1, 0)))) == 2
+    )
 
 
 def test_forms_and_refusals():

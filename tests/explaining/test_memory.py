@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from tests.explaining.sets import as_matrix, jaccard
 from transcendent.explaining import CaseMemory, Settled, content_keys
 
 FEATURES = st.frozensets(st.integers(0, 9), max_size=6)
@@ -18,17 +19,6 @@ CASES = st.lists(
     st.tuples(FEATURES, st.sampled_from(["bad", "good"]), st.integers(0, 5)), min_size=0, max_size=14
 )
 DISTANCES = st.sampled_from([0.0, 0.2, 0.34, 0.5])
-
-
-def as_matrix(sets, n_columns=10):
-    X = np.zeros((len(sets), n_columns))
-    for row, features in enumerate(sets):
-        X[row, list(features)] = 1
-    return X
-
-
-def jaccard(a, b):
-    return (len(a | b) - len(a & b)) / len(a | b) if a | b else 0.0
 
 
 def memory_of(cases, **settings):

@@ -21,7 +21,7 @@ from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding, fold, list_monitors
 from transcendent.gate.minutes import Minutes
-from transcendent.gate.moving import Part, Watched
+from transcendent.gate.moving import RowRange, WatchedFeatures
 from transcendent.gate.paging import list_alarms
 from transcendent.gate.processes import Process
 from transcendent.monitoring import DriftMonitor
@@ -66,7 +66,7 @@ def deployed(engine):
 
 
 # A step is 1, and the mean 1,000.
-WATCHED = Watched(["f"], np.array([0]), np.full(1, 1000.0), np.full(1, 1024.0), 1, 1000)
+WATCHED = WatchedFeatures(["f"], np.array([0]), np.full(1, 1000.0), np.full(1, 1024.0), 1, 1000)
 
 
 class Clock:
@@ -94,7 +94,7 @@ class Gate:
 
     def add(self, cells):
         rows = np.array(cells, dtype=float)[:, None]
-        self.minutes.add(self.deployment, cells, WATCHED, [Part(rows, 0, len(rows))])
+        self.minutes.add(self.deployment, cells, WATCHED, [RowRange(rows, 0, len(rows))])
 
 
 def sums_of(cells):

@@ -28,7 +28,7 @@ from transcendent.gate.model import load_model
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
-from transcendent.gate.waiting import Judged, changes_of
+from transcendent.gate.waiting import WaitingJudge, changes_of
 
 TRUSTED = "sklearn.neighbors._kd_tree.KDTree sklearn.metrics._dist_metrics.EuclideanDistance64"
 EXPERIMENT = """
@@ -435,7 +435,7 @@ def test_a_report_quotes_no_features(filled, own_engine, world):
             raise ValueError(f"unknown category {X.iloc[0, 0]!r}")
 
     model = load_model(world[0] / "objects.transcendent", TRUSTED.split(), None)
-    judged = Judged(replace(model, rejector=Quoting(), observer=None), None)
+    judged = WaitingJudge(replace(model, rejector=Quoting(), observer=None), None)
     found = changes_of(own_engine, judged, judged)
     assert found["items"] > 0
     assert found["problem"] == "deciding them raised a ValueError"

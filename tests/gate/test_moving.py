@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from transcendent.decisions import Fitted
 from transcendent.evaluators.columns import FittedColumns
-from transcendent.gate.minutes import Counts
-from transcendent.gate.moving import MAX_WATCHED, Part, Watched, parts_of
+from transcendent.gate.minutes import MinuteCounts
+from transcendent.gate.moving import MAX_WATCHED, RowRange, WatchedFeatures, parts_of
 from transcendent.tables.layout import Layout
 
 RNG = np.random.default_rng(0)
@@ -20,11 +20,13 @@ FIT = RNG.normal(3, 2, (500, 6)) * (RNG.random((500, 6)) < 0.7)
 
 def watching(X, names=None, kinds=None):
     columns = FittedColumns.of(pd.DataFrame(X, columns=names) if names else X)
-    return Watched.of(Layout(X.shape[1], names, kinds or {}), Fitted(columns=columns, n_rows=X.shape[0]))
+    return WatchedFeatures.of(
+        Layout(X.shape[1], names, kinds or {}), Fitted(columns=columns, n_rows=X.shape[0])
+    )
 
 
 def whole(watched, rows):
-    return watched.sums([Part(rows, 0, rows.shape[0])])
+    return watched.sums([RowRange(rows, 0, rows.shape[0])])
 
 
 @pytest.fixture
@@ -63,11 +65,11 @@ def test_numbers_beside_text_have_the_same_sums(rows, texts):
     )
     fit.columns = later.columns = [*names, *"abcdef"]
     layout = Layout(texts + 6, list(fit.columns), dict.fromkeys(names, "text"))
-    watched = Watched.of(layout, Fitted(columns=FittedColumns.of(fit), n_rows=len(fit)))
+    watched = WatchedFeatures.of(layout, Fitted(columns=FittedColumns.of(fit), n_rows=len(fit)))
     assert watched.names == list("abcdef")
     numbers = watching(FIT)
     assert whole(watched, later).tolist() == whole(numbers, rows).tolist()
-    some = [Part(later, 3, 90, 4), Part(later, 90, 100)]
+    some = [RowRange(later, 3, 90, 4), RowRange(later, 90, 100)]
     assert watched.sums(some).tolist() == numbers.sums([part._replace(rows=rows) for part in some]).tolist()
 
 
@@ -93,7 +95,7 @@ def test_sums_of_any_parts_in_any_order_add_up(rows, form):
 
 def test_parts_of_several_forms_add_up(rows):
     watched, before = watching(FIT), rows.copy()
-    parts = [Part(rows, 0, 150), Part(sp.csr_matrix(rows), 150, 300), Part(rows, 300, 400)]
+    parts = [RowRange(rows, 0, 150), RowRange(sp.csr_matrix(rows), 150, 300), RowRange(rows, 300, 400)]
     assert np.array_equal(watched.sums(parts), whole(watched, rows))
     assert np.array_equal(before, rows, equal_nan=True)  # rows stay as they are
 
@@ -102,32 +104,32 @@ def test_parts_of_several_forms_add_up(rows):
 def test_a_sample_is_one_row_in_four_whatever_the_process(rows, form):
     watched, drawn = watching(FIT), []
     for name in map(str, range(40)):
-        part = Part(form(rows), 10, 33).sample(name)
+        part = RowRange(form(rows), 10, 33).sample(name)
         chosen = rows[part.start : 33 : 4]
-        assert part == Part(part.rows, part.start, 33, 4)
+        assert part == RowRange(part.rows, part.start, 33, 4)
         assert np.array_equal(watched.sums([part]), whole(watched, chosen))
         drawn.append(part.start - 10)
-        assert Part(form(rows), 7, 8).sample(name).n == (drawn[-1] == 0)
+        assert RowRange(form(rows), 7, 8).sample(name).n == (drawn[-1] == 0)
     assert set(drawn) == {0, 1, 2, 3}
-    empty = Part(form(rows), 7, 8, 4)._replace(start=8)
+    empty = RowRange(form(rows), 7, 8, 4)._replace(start=8)
     assert watched.sums([empty]).tolist() == [0] * 13
-    Part(rows, 0, 1).sample("\ud800")
+    RowRange(rows, 0, 1).sample("\ud800")
 
 
 def test_rows_wait_until_there_are_many_and_none_is_lost(rows):
-    watched, counts = watching(FIT), Counts()
+    watched, counts = watching(FIT), MinuteCounts()
     for i in range(400):
-        counts.observe([i], watched, [Part(rows, i, i + 1)])
+        counts.observe([i], watched, [RowRange(rows, i, i + 1)])
         assert len(counts._waiting) <= 1000
     assert counts.sums is None
     counts.add_up(watched)
     assert np.array_equal(counts.sums, whole(watched, rows))
     many = np.tile(rows, (100, 1))
-    counts.observe([], watched, [Part(many, 0, 40_000)])  # too many to wait
+    counts.observe([], watched, [RowRange(many, 0, 40_000)])  # too many to wait
     assert np.array_equal(counts.sums, 101 * whole(watched, rows))
     for _ in range(3):
         for i in range(400):
-            counts.observe([], watched, [Part(rows, i, i + 1)])
+            counts.observe([], watched, [RowRange(rows, i, i + 1)])
     assert len(counts._waiting) == 200
     counts.add_up(watched)
     assert np.array_equal(counts.sums, 104 * whole(watched, rows))
@@ -174,13 +176,13 @@ def test_of_many_features_those_that_vary_most_are_watched():
 def test_features_without_means_are_not_watched():
     columns = FittedColumns.of(FIT)
     layout = Layout(6)
-    assert Watched.of(layout, Fitted(columns=replace(columns, mean=None), n_rows=500)) is None
-    assert Watched.of(layout, Fitted(columns=None, n_rows=500)) is None
-    assert Watched.of(Layout(7), Fitted(columns=columns, n_rows=500)) is None
+    assert WatchedFeatures.of(layout, Fitted(columns=replace(columns, mean=None), n_rows=500)) is None
+    assert WatchedFeatures.of(layout, Fitted(columns=None, n_rows=500)) is None
+    assert WatchedFeatures.of(Layout(7), Fitted(columns=columns, n_rows=500)) is None
     frame = pd.DataFrame({"size": FIT[:, 0], "kind": "exe", "huge": 1e308, "same": 7.0})
     fitted = Fitted(columns=FittedColumns.of(frame), n_rows=500)
     layout = Layout(4, list(frame.columns), {"kind": "text"})
-    watched = Watched.of(layout, fitted)
+    watched = WatchedFeatures.of(layout, fitted)
     assert watched.names == ["size", "same"]
     later = frame.assign(same=14.0)
     (found,) = watched.moved(whole(watched, later))

@@ -21,9 +21,9 @@ from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.folding import Folding
 from transcendent.gate.intake import Draw, register
-from transcendent.gate.minutes import Counts, Minutes
+from transcendent.gate.minutes import MinuteCounts, Minutes
 from transcendent.gate.model import load_model
-from transcendent.gate.moving import Part
+from transcendent.gate.moving import RowRange
 from transcendent.gate.processes import Process
 from transcendent.gate.service import Service
 from transcendent.gate.serving import Serving
@@ -39,7 +39,7 @@ def loaded(artifact, monkeypatch):
 @pytest.fixture
 def counting(database, loaded):
     """A service, and the counts of what it answered."""
-    engine, counts = connect(database, timeout=5), Counts()
+    engine, counts = connect(database, timeout=5), MinuteCounts()
     limits = {"max_objects": 100, "timeout": 20, "max_waiting": 1 << 20}
     serving = Serving(loaded, register(engine, loaded), Draw(b"secret", 0), deployment=7)
     service = Service(engine, serving, **limits, observe=lambda _, *given: counts.observe(*given))
@@ -63,8 +63,8 @@ def test_answered_objects_are_counted_once_and_bad_ones_never(counting, problem,
     assert counts.cells == Counter(expected)
     watched = service.serving.model.watched
     counts.add_up(watched)
-    parts = [Part(X, i, i + 1).sample(f"o{i}") for i in range(20)] + [Part(X, 20, 50).sample("p0")]
-    parts.append(Part(decided, 50, 59).sample("q0"))
+    parts = [RowRange(X, i, i + 1).sample(f"o{i}") for i in range(20)] + [RowRange(X, 20, 50).sample("p0")]
+    parts.append(RowRange(decided, 50, 59).sample("q0"))
     assert np.array_equal(counts.sums, watched.sums(parts))
     assert 5 <= counts.sums[0] <= 25
 
@@ -79,7 +79,7 @@ def test_objects_without_an_answer_are_not_counted(counting, database, problem):
     assert [status for status, _ in answers(service, sent)] == [200] * 5
     assert counts.cells.total() == 5
     counts.add_up(service.serving.model.watched)
-    assert counts.sums[0] == sum(Part(problem[0], 0, 1).sample(f"o{i}").n for i in rejected)
+    assert counts.sums[0] == sum(RowRange(problem[0], 0, 1).sample(f"o{i}").n for i in rejected)
 
 
 def test_models_that_cannot_be_monitored_say_why_and_decide_as_before(problem, tmp_path, monkeypatch):

@@ -6,7 +6,8 @@ from transcendent.explaining.distances import NearestRows, nearest_rows
 from transcendent.explaining.explanation import Explanation, explain
 from transcendent.explaining.known_objects import KnownObjects
 from transcendent.explaining.looking import looks_needed, may_differ, what_looks_prove
-from transcendent.explaining.memory import CaseMemory, Settled, Suggestion
+from transcendent.explaining.memory import CaseMemory
+from transcendent.explaining.suggestions import Settled, Suggestion
 
 __all__ = [
     "Campaign",

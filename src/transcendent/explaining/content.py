@@ -17,7 +17,7 @@ _ENTRY = np.dtype([("column", "<i8"), ("value", "<f8")])
 Cells = list[tuple[int, Any]]
 
 
-class Items(NamedTuple):
+class ContentItems(NamedTuple):
     """Which row has which pair of a column and a value, as zeros and ones; and the pairs."""
 
     rows: Any
@@ -71,7 +71,7 @@ class Content:
         """Return rows of zeros and ones in single precision, which counts up to 16 million exactly."""
         return sp.csr_array(self.numbers[rows], dtype=np.float32)
 
-    def items(self) -> Items:
+    def items(self) -> ContentItems:
         """Return which pairs of a column and a value the rows have; zeros are left out."""
         columns, bits = self.numbers.indices.astype(np.int64), self.numbers.data.view(np.int64)
         texts, held = self._number_others()
@@ -84,7 +84,9 @@ class Content:
         values = [held[texts[at] - 1] if texts[at] else self.numbers.data[at].item() for at in first]
         ones = np.ones(len(codes), dtype=np.float64)
         shape = (len(self), len(first))
-        return Items(sp.csr_array((ones, codes, self.numbers.indptr), shape=shape), columns[first], values)
+        return ContentItems(
+            sp.csr_array((ones, codes, self.numbers.indptr), shape=shape), columns[first], values
+        )
 
     def _number_others(self) -> tuple[IntArray, list[Any]]:
         """Return the number of each entry's text, 0 for numbers, and the texts; the first has number 1."""

@@ -19,61 +19,11 @@ from transcendent._utils.dates import as_times
 from transcendent._utils.text import as_percent, counted
 from transcendent.explaining.content import Content
 from transcendent.explaining.distances import JaccardIndex
+from transcendent.explaining.suggestions import Settled, Suggestion
 from transcendent.monitoring import AuditEstimate, HarmMonitor
 
 FORMAT = 1
 _ARRAYS = {"keys", "times", "counts", "is_binary", "ends", "features", "contested", "state"}
-
-
-class Suggestion(NamedTuple):
-    """The nearest resolved case of an object.
-
-    Attributes
-    ----------
-    label : label
-        Its label, the latest if it had several.
-    author : str
-        Who gave the label.
-    time : time
-        When.
-    distance : float
-        Jaccard distance of the object; 0 for the same content.
-    key : str
-        Its content key.
-    n_objects : int
-        Number of resolved objects with this content.
-    contested : bool
-        Whether this content ever had two labels.
-    """
-
-    label: Any
-    author: str
-    time: Any
-    distance: float
-    key: str
-    n_objects: int
-    contested: bool
-
-
-class Settled(NamedTuple):
-    """A label that nobody gave to this object: it was inferred from a case.
-
-    It must be stored with that mark. It must not calibrate and does not count as an audit; use it for
-    training only on request.
-
-    Attributes
-    ----------
-    label : label
-        The label.
-    look : bool
-        Whether the object was drawn to be looked at all the same. Its label is then that of the analyst.
-    case : Suggestion
-        The case that it follows from.
-    """
-
-    label: Any
-    look: bool
-    case: Suggestion
 
 
 @dataclass(frozen=True)

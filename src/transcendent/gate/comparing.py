@@ -70,7 +70,7 @@ class Bounds(NamedTuple):
         return Bounds(1 - self.high, 1 - self.low)
 
 
-class Cell(NamedTuple):
+class ComparedCell(NamedTuple):
     """Objects with one pair of outcomes that differ.
 
     ``drawn`` items are to be labelled, and the labels of the first ``labels`` of them count: in ``a_right``
@@ -90,10 +90,10 @@ class Cell(NamedTuple):
     b_share: Bounds | None = None
 
 
-class Judged(NamedTuple):
+class JudgedCells(NamedTuple):
     """The cells, the share of all disagreements in which each is right, and who is right more often."""
 
-    cells: list[Cell]
+    cells: list[ComparedCell]
     a_share: Bounds
     b_share: Bounds
     better: str | None
@@ -119,7 +119,7 @@ class Comparison(NamedTuple):
     b_rejected: int
     settled: bool
     disagreements: int
-    cells: list[Cell]
+    cells: list[ComparedCell]
     a_share: Bounds
     b_share: Bounds
     better: str | None
@@ -197,7 +197,7 @@ def _turn(item: DrawnItem, turned: bool) -> DrawnItem:
 
 def judge(
     counts: Mapping[tuple[Outcome, Outcome], int], drawn: Iterable[DrawnItem], classes: Collection[str]
-) -> Judged:
+) -> JudgedCells:
     """Return who is right where two models disagree, from numbers of objects by cell and drawn items.
 
     A label that is not a class, such as ``unclear``, says neither that an answer is right nor that it is
@@ -216,7 +216,9 @@ def judge(
     return _judge(cells)
 
 
-def _label_cell(a: Outcome, b: Outcome, n: int, items: Sequence[DrawnItem], classes: Collection[str]) -> Cell:
+def _label_cell(
+    a: Outcome, b: Outcome, n: int, items: Sequence[DrawnItem], classes: Collection[str]
+) -> ComparedCell:
     ordered = sorted(items, key=lambda item: (item.draw, item.number))
     labels = [item.label for item in takewhile(lambda item: item.label is not None, ordered)]
     clear = [label for label in labels if label in classes]
@@ -224,10 +226,10 @@ def _label_cell(a: Outcome, b: Outcome, n: int, items: Sequence[DrawnItem], clas
         sum(label == own if own is not None else label != other for label in clear)
         for own, other in ((a, b), (b, a))
     )
-    return Cell(a, b, n, len(items), len(labels), len(labels) - len(clear), a_right, b_right)
+    return ComparedCell(a, b, n, len(items), len(labels), len(labels) - len(clear), a_right, b_right)
 
 
-def _judge(cells: Sequence[Cell]) -> Judged:
+def _judge(cells: Sequence[ComparedCell]) -> JudgedCells:
     """Add the intervals, which hold together with probability `LEVEL` (Bonferroni)."""
     # If one of them rejects, the other's interval is the rest of its own.
     intervals = sum(1 if None in (cell.a, cell.b) else 2 for cell in cells)
@@ -235,10 +237,10 @@ def _judge(cells: Sequence[Cell]) -> Judged:
     judged = [_add_shares(cell, alpha) for cell in cells]
     a_share, b_share = (_weighted(judged, place) for place in ("a_share", "b_share"))
     better = "a" if a_share.low > b_share.high else "b" if b_share.low > a_share.high else None
-    return Judged(judged, a_share, b_share, better)
+    return JudgedCells(judged, a_share, b_share, better)
 
 
-def _add_shares(cell: Cell, alpha: float) -> Cell:
+def _add_shares(cell: ComparedCell, alpha: float) -> ComparedCell:
     if not cell.labels:
         return cell
     a_share = _exact(cell.a_right, cell, alpha)
@@ -246,7 +248,7 @@ def _add_shares(cell: Cell, alpha: float) -> Cell:
     return cell._replace(a_share=a_share, b_share=b_share)
 
 
-def _exact(right: int, cell: Cell, alpha: float) -> Bounds:
+def _exact(right: int, cell: ComparedCell, alpha: float) -> Bounds:
     """Return the interval of Clopper and Pearson, with unclear labels counted both ways.
 
     The sample is drawn without replacement, which varies less; what was labelled is known for certain.
@@ -257,7 +259,7 @@ def _exact(right: int, cell: Cell, alpha: float) -> Bounds:
     return Bounds(max(lower, right / cell.objects), min(upper, 1 - (n - high) / cell.objects))
 
 
-def _weighted(cells: Sequence[Cell], name: str) -> Bounds:
+def _weighted(cells: Sequence[ComparedCell], name: str) -> Bounds:
     """Return the share in all cells, weighted by their objects; a cell without labels may be anything."""
     total = sum(cell.objects for cell in cells)
     if not total:
@@ -267,7 +269,7 @@ def _weighted(cells: Sequence[Cell], name: str) -> Bounds:
     return Bounds(low, high)
 
 
-def more_labels(judged: Judged) -> int | None:
+def more_labels(judged: JudgedCells) -> int | None:
     """Return about how many further labels would show who is right more often, if shares stay as they are.
 
     None if it is known, if there are no labels yet, or if 10,000 would not suffice.
@@ -282,7 +284,7 @@ def more_labels(judged: Judged) -> int | None:
     return None
 
 
-def _grown(cell: Cell, more: int, cells: Sequence[Cell]) -> Cell:
+def _grown(cell: ComparedCell, more: int, cells: Sequence[ComparedCell]) -> ComparedCell:
     """Return a cell with more labels; one without any gets those of the others."""
     like = [cell] if cell.labels else cells
     n, known = min(cell.labels + more, cell.objects), sum(each.labels for each in like)

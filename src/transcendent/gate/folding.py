@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent._utils.arrays import AnyArray
 from transcendent.gate.auditing import harm_in
-from transcendent.gate.minutes import STORED, Counts, counts_of
+from transcendent.gate.minutes import STORED, MinuteCounts, counts_of
 from transcendent.gate.model import Model
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.processes import LIVE
@@ -139,7 +139,7 @@ class Folding:
             minute = connection.execute(text(_NEXT), {**of, "folded": known.folded, "live": LIVE}).scalar()
             if minute is None:
                 return False
-            counts = Counts(sums=None if known.sums is None else np.array(known.sums))
+            counts = MinuteCounts(sums=None if known.sums is None else np.array(known.sums))
             for row in connection.execute(text(_COUNTS), {**of, "minute": minute}):
                 own = counts_of(row)
                 counts.add(own.cells, own.sums)

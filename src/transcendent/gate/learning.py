@@ -26,7 +26,7 @@ from transcendent.gate.export import export_labelled
 from transcendent.gate.model import Model, load_model
 from transcendent.gate.shadows import check_room, shadow
 from transcendent.gate.stored import add, find, shown_as, stored_file
-from transcendent.gate.waiting import Judged, changes_of
+from transcendent.gate.waiting import WaitingJudge, changes_of
 
 SHADOW = {"sample": 0.2, "audit": 0.5}
 """Settings of the shadow that a learnt model becomes, besides the budget of the model that decides."""
@@ -224,7 +224,7 @@ def _taught(row: Any) -> dict[int, str]:
 
 def _changes(engine: Engine, deciding: Deployment, old: Model, new: Model) -> dict[str, Any]:
     budget = deciding.settings.get("budget")
-    return changes_of(engine, Judged(old, budget, deciding.model), Judged(new, budget))
+    return changes_of(engine, WaitingJudge(old, budget, deciding.model), WaitingJudge(new, budget))
 
 
 def _register(

@@ -21,7 +21,7 @@ from transcendent.decisions import Budget, Decisions, declared
 from transcendent.errors import ArtifactError, CalibrationError
 from transcendent.gate.cutoff import Rule, sample_ranks
 from transcendent.gate.features import Group, ObjectProblem, Parsed, Problems, read_rows
-from transcendent.gate.moving import Watched
+from transcendent.gate.moving import WatchedFeatures
 from transcendent.gate.ranges import Ranges
 from transcendent.gate.scores import layout_of, read_scores
 from transcendent.judging.pvalues import credibility_and_confidence
@@ -58,7 +58,7 @@ class Model:
     scores: ScoreColumns | None = None
     observer: DriftMonitor | None = None
     unmonitored: str | None = None
-    watched: Watched | None = None
+    watched: WatchedFeatures | None = None
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def read(self, objects: list[Any]) -> Parsed:
@@ -160,7 +160,7 @@ def load_model(
         forms = () if layout.documents else (False,) if layout.text else (False, True)
         needed = {is_sparse: _needed(rejector, layout, is_sparse, needs_all) for is_sparse in forms}
     ranges = Ranges(layout, fitted.columns)
-    watched = None if observer is None else Watched.of(layout, fitted)
+    watched = None if observer is None else WatchedFeatures.of(layout, fitted)
     return Model(*given, needed, rule, ranges, observer=observer, unmonitored=unmonitored, watched=watched)
 
 

@@ -27,7 +27,7 @@ _LARGE = 1e300  # so that no mean overflows, which JSON could not say; NaN is no
 _BEYOND_CHANCE = 4.5  # standard errors, which 512 features without drift exceed in 1 of 300 cases
 
 
-class Part(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a matrix or frame: every ``step``-th one from ``start`` to ``stop``."""
 
     rows: Any
@@ -52,10 +52,10 @@ class Part(NamedTuple):
             return int(self.rows.indptr[self.stop] - self.rows.indptr[self.start]) // self.step
         return int(self.rows.shape[1]) * self.n
 
-    def sample(self, name: str) -> "Part":
+    def sample(self, name: str) -> "RowRange":
         """Return one row in four: which ones is drawn by a name, so that it is the same in every process."""
         first = zlib.crc32(name.encode(errors="replace")) % _ONE_IN
-        return Part(self.rows, min(self.start + first, self.stop), self.stop, _ONE_IN)
+        return RowRange(self.rows, min(self.start + first, self.stop), self.stop, _ONE_IN)
 
     def entries(self) -> IntArray:
         """Return the positions of the entries of sparse rows."""
@@ -65,18 +65,18 @@ class Part(NamedTuple):
         return np.asarray(np.arange(lengths.sum()) + np.repeat(starts - before, lengths))
 
 
-def parts_of(rows: Any, owners: IntArray) -> dict[int, Part]:
+def parts_of(rows: Any, owners: IntArray) -> dict[int, RowRange]:
     """Return the rows of each owner; ``owners`` has an integer for each row, in ascending order."""
     if not len(owners):
         return {}
     if owners[0] == owners[-1]:
-        return {int(owners[0]): Part(rows, 0, len(owners))}
+        return {int(owners[0]): RowRange(rows, 0, len(owners))}
     starts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist(), len(owners)]
-    return {int(owners[start]): Part(rows, start, stop) for start, stop in pairwise(starts)}
+    return {int(owners[start]): RowRange(rows, start, stop) for start, stop in pairwise(starts)}
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedFeatures:
     """Features to compare with the fit: all of them, or those that vary most relative to their ranges.
 
     ``mean`` and ``deviation`` are those of the ``n_fit`` objects of the fit, ``width`` is the number of all
@@ -91,7 +91,7 @@ class Watched:
     n_fit: int
 
     @classmethod
-    def of(cls, layout: Layout, fitted: Fitted) -> "Watched | None":
+    def of(cls, layout: Layout, fitted: Fitted) -> "WatchedFeatures | None":
         """Return the features to watch, None if the artifact does not tell their means."""
         columns, n_fit = fitted.columns, fitted.n_rows
         if columns is None or columns.mean is None or len(columns.mean) != layout.width or not n_fit:
@@ -111,7 +111,7 @@ class Watched:
         names = positions.tolist() if layout.names is None else [layout.names[j] for j in positions.tolist()]
         return cls(names, positions, mean[positions], deviation[positions], layout.width, n_fit)
 
-    def sums(self, parts: Sequence[Part]) -> IntArray:
+    def sums(self, parts: Sequence[RowRange]) -> IntArray:
         """Return the number of rows in all parts, their sums by feature, and missing values by feature."""
         sparse = [part for part in parts if part.n and sp.issparse(part.rows)]
         dense = [part for part in parts if part.n and not sp.issparse(part.rows)]
@@ -123,7 +123,7 @@ class Watched:
         n = sum(part.n for part in parts)
         return np.concatenate([[n], totals, missing]).astype(np.int64)
 
-    def _dense(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
+    def _dense(self, parts: Sequence[RowRange]) -> tuple[FloatArray, AnyArray]:
         values = np.concatenate(list(map(self._values, parts)), dtype=np.float64, casting="unsafe")
         steps = _rounded(values, self.mean, self._scale)
         totals: FloatArray = steps.sum(axis=0)
@@ -133,7 +133,7 @@ class Watched:
         steps[unknown] = 0.0
         return steps.sum(axis=0), unknown.sum(axis=0)
 
-    def _values(self, part: Part) -> AnyArray:
+    def _values(self, part: RowRange) -> AnyArray:
         """Return the watched features of dense rows."""
         rows, every = part.rows, len(self.positions) == self.width
         if hasattr(rows, "iloc"):
@@ -145,7 +145,7 @@ class Watched:
         values: AnyArray = rows[part.chosen]
         return values if every else values[:, self.positions]
 
-    def _sparse(self, parts: Sequence[Part]) -> tuple[FloatArray, AnyArray]:
+    def _sparse(self, parts: Sequence[RowRange]) -> tuple[FloatArray, AnyArray]:
         """Add up the differences between what is stored and 0."""
         k, n = len(self.positions), sum(part.n for part in parts)
         pairs = [(each.rows, each.entries()) for each in parts]

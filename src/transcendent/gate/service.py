@@ -26,7 +26,7 @@ from transcendent.gate.features import Group, Parsed
 from transcendent.gate.intake import Kept, keep, tiers_of, to_keep
 from transcendent.gate.metrics import AnswerCounts, Metrics
 from transcendent.gate.model import Model
-from transcendent.gate.moving import Part, Watched, parts_of
+from transcendent.gate.moving import RowRange, WatchedFeatures, parts_of
 from transcendent.gate.serving import Serving
 from transcendent.gate.shadowing import Answered, Offered, Shadows
 from transcendent.gate.traffic import Counted, Ruling
@@ -62,7 +62,7 @@ class Pending:
     tally: AnswerCounts | None = None
     cells: list[int] = field(default_factory=list)
     offered: Offered | None = None
-    parts: list[Part] = field(default_factory=list)
+    parts: list[RowRange] = field(default_factory=list)
     error: Exception | None = None
 
 
@@ -84,7 +84,7 @@ class Service:
         timeout: float,
         max_waiting: int,
         metrics: Metrics | None = None,
-        observe: Callable[[int, list[int], Watched | None, list[Part]], None] | None = None,
+        observe: Callable[[int, list[int], WatchedFeatures | None, list[RowRange]], None] | None = None,
         shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
@@ -312,7 +312,7 @@ class Service:
         ends = np.cumsum([len(job.objects) for job in jobs])
         kept: list[tuple[Pending, Kept]] = []
         cells: list[tuple[Pending, int]] = []
-        parts: list[tuple[Pending, Part]] = []
+        parts: list[tuple[Pending, RowRange]] = []
         for part, decisions in ruling.decided:
             places = part.places.tolist()
             ids = [parsed.ids[place] for place in places]

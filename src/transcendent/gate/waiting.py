@@ -29,7 +29,7 @@ SELECT {", ".join(Cutoff._fields)} FROM cutoff WHERE model = :model ORDER BY num
 """
 
 
-class Judged(NamedTuple):
+class WaitingJudge(NamedTuple):
     """A model, its budget if a deployment sets one, and its number if it has decided traffic."""
 
     model: Model
@@ -44,7 +44,7 @@ class Outcomes(NamedTuple):
     accepted: BoolArray
 
 
-def changes_of(engine: Engine, old: Judged, new: Judged) -> dict[str, Any]:
+def changes_of(engine: Engine, old: WaitingJudge, new: WaitingJudge) -> dict[str, Any]:
     """Return what a new model would decide otherwise about the objects that wait, by the old one's label.
 
     Both decide as they would now: by their thresholds, or within a budget by the newest cutoff. A model that
@@ -83,7 +83,7 @@ def _compare(before: Outcomes, after: Outcomes) -> list[dict[str, Any]]:
     return compared
 
 
-def _decide(engine: Engine, judged: Judged, encoded: Sequence[bytes]) -> Outcomes:
+def _decide(engine: Engine, judged: WaitingJudge, encoded: Sequence[bytes]) -> Outcomes:
     cutoff, secret = _cutoff(engine, judged), audit_secret(engine)
     labels, accepted = [np.empty(0, dtype=str)], [np.empty(0, dtype=bool)]
     for start in range(0, len(encoded), _AT_ONCE):
@@ -111,7 +111,7 @@ def _decided(model: Model, rows: Any) -> tuple[Any, Any]:
         return dense, model.decide(dense)
 
 
-def _cutoff(engine: Engine, judged: Judged) -> Cutoff | None:
+def _cutoff(engine: Engine, judged: WaitingJudge) -> Cutoff | None:
     rule = judged.model.rule if judged.budget is None else with_budget(judged.model, judged.budget)
     if rule is None:
         return None
