@@ -79,7 +79,7 @@ class TestMigrate:
         assert "--to base drops tables with their content: add --yes" in done.stderr
         assert len(Tokens(engine).list()) == 1
         done = run("migrate", "--to", "0009", code=2)
-        assert "--to 0009: must be head, base or one of 0001, 0002." in done.stderr
+        assert "--to 0009: must be head, base or one of 0001, 0002, 0003." in done.stderr
 
     def test_a_database_that_cannot_be_used(self, run):
         done = run("migrate", "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate", code=4)
@@ -146,8 +146,8 @@ class TestQuarantine:
         counted = json.loads(run("quarantine", "show", "--json").stdout)
         n = len(items)
         assert counted == {
-            "waiting": n - 1, "audit": 0, "rejected": n - 1, "skipped": 0, "held": n - 1, "labelled": 1,
-            "closed": 0, "over": 0,
+            "waiting": n - 1, "audit": 0, "rejected": n - 1, "skipped": 0, "copies": 0, "held": n - 1,
+            "labelled": 1, "closed": 0, "over": 0,
         }  # fmt: skip
         assert f"waiting   {n - 1}" in run("quarantine", "show").stdout
 

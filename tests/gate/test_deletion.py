@@ -433,7 +433,7 @@ def test_a_migration_moves_ids_and_notes_and_back(empty_database, rejector, prob
     write_old(engine, "close", None, "retired", None, "root")
     sql = "SELECT object_id, action, label, note, reason, author FROM label ORDER BY id"
     old = rows_of(engine, sql)
-    assert migrate(engine) == "0002"
+    assert migrate(engine, "0002") == "0002"
     said = [(None, "ann"), (None, "ann"), (None, "ann"), ("rejected", "gate"), ("retired", "root")]
     assert [(row[0], *row[3:]) for row in rows_of(engine, sql)] == [(None, None, *each) for each in said]
     assert rows_of(engine, "SELECT note, reason FROM remark ORDER BY label") == [

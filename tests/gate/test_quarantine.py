@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from tests.gate.conftest import drop_all
 from transcendent.gate.database import connect, drop_months, make_month, make_months, month_of
 from transcendent.gate.features import encode
-from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED, keep, register
+from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED, keep, register
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import (
     _BY_INDEX,
@@ -226,6 +226,7 @@ def test_an_empty_quarantine_has_nothing_and_nobody_holds_anything(quarantine):
         "audit": 0,
         "rejected": 0,
         "skipped": 0,
+        "copies": 0,
         "held": 0,
         "labelled": 0,
         "closed": 0,
@@ -498,6 +499,7 @@ def test_counts_are_of_all_states(quarantine, fill):
         "audit": 0,
         "rejected": 9,
         "skipped": 2,
+        "copies": 0,
         "held": 3,
         "closed": 0,
         "labelled": 3,
@@ -553,13 +555,13 @@ def scanned(engine):
     by = {(state, tier): n for state, tier, n in rows}
     tiers = {
         name: by.get((0, tier), 0)
-        for tier, name in ((AUDITED, "audit"), (REJECTED, "rejected"), (SKIPPED, "skipped"))
+        for tier, name in ((AUDITED, "audit"), (REJECTED, "rejected"), (SKIPPED, "skipped"), (COPY, "copies"))
     }
     return {
         "waiting": sum(tiers.values()),
         "closed": 0,
         **tiers,
-        "labelled": sum(by.get((1, tier), 0) for tier in range(3)),
+        "labelled": sum(by.get((1, tier), 0) for tier in range(4)),
     }
 
 

@@ -23,6 +23,8 @@ from starlette.requests import ClientDisconnect
 from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.bodies import RefusedError
+from transcendent.gate.contents import EVERY as LOOKS
+from transcendent.gate.contents import Contents
 from transcendent.gate.database import connect, prepare
 from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
@@ -163,6 +165,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         Repeated("flushing counts", FLUSHES, minutes.flush),
         Repeated("flushing comparisons", FLUSHES, comparisons.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
+        Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
     gc.freeze()  # the model and modules are never garbage

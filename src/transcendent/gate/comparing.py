@@ -35,14 +35,16 @@ LEFT JOIN artifact ON artifact.model = shadow.model
 WHERE active.model IN (:a, :b) AND shadow.model IN (:a, :b) AND active.model <> shadow.model
 ORDER BY shadow_counts.shadow DESC
 """
-# The label of an item is its last action, if that is a label.
+# The label of an item is its last action, if that is a label. Labels that nobody gave prove nothing.
 _DRAWN = """
 SELECT active_outcome, shadow_outcome, draw, item,
-    CASE WHEN last.action = 'label' THEN last.label END AS label
+    CASE WHEN last.action = 'label' AND inferred.label IS NULL THEN last.label END AS label
 FROM disagreement JOIN deployment AS active ON active.id = disagreement.active
 LEFT JOIN LATERAL (
-    SELECT action, label.label FROM label WHERE label.item = disagreement.item ORDER BY label.id DESC LIMIT 1
+    SELECT id, action, label.label FROM label WHERE label.item = disagreement.item
+    ORDER BY label.id DESC LIMIT 1
 ) AS last ON true
+LEFT JOIN inferred ON inferred.label = last.id
 WHERE shadow = :shadow AND active.model IN (:a, :b) AND hour < :until
 """
 _CLASSES = "SELECT classes FROM model WHERE id IN (:a, :b)"

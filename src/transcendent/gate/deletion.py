@@ -48,12 +48,19 @@ _LOCK = "SELECT id FROM item WHERE id = ANY(:ids) ORDER BY id FOR UPDATE"
 # An identity is a digest of sender, id and features: whoever knows those could find out that they were here.
 _IDENTITY = f"""DELETE FROM identity USING payload
 WHERE payload.id = ANY(:ids) AND identity.key = {KEY} AND identity.item = payload.id"""
+# So is the key of a content, unless other objects have it.
+_CONTENTS = """
+WITH gone AS (DELETE FROM item_content WHERE item = ANY(:ids) RETURNING key)
+DELETE FROM content USING gone WHERE content.key = gone.key AND NOT EXISTS (
+    SELECT FROM item_content WHERE item_content.key = gone.key AND item_content.item <> ALL(:ids))
+"""
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
     "reasons": "DELETE FROM outside_reason WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
     "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",
+    "contents": _CONTENTS,
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
     "payloads": "DELETE FROM payload WHERE id = ANY(:ids)",
     "examples": "DELETE FROM example WHERE id = ANY(:ids)",

@@ -52,7 +52,7 @@ WITH drawn AS (
     JOIN item ON item.id = found.item ORDER BY item.id FOR UPDATE OF item
 ), moved AS (
     UPDATE item SET tier = 0, rank = 1 + known.draw FROM known
-    WHERE item.id = known.id AND item.state = 0 AND item.tier = 1
+    WHERE item.id = known.id AND item.state = 0 AND item.tier IN (1, 3)
 )
 INSERT INTO disagreement (item, shadow, active, hour, draw, active_outcome, shadow_outcome)
 SELECT id, shadow, active, hour, draw, active_outcome, shadow_outcome FROM known ON CONFLICT DO NOTHING

@@ -36,12 +36,14 @@ _LABELLED = f"""
 SELECT kept.object_id AS id, last.label, kept.label AS predicted, kept.accepted, kept.probability,
     kept.accepted AND NOT kept.disagreed AND outside.source IS NULL AS audited,
     kept.received_at, last.written_at AS labelled_at, last.author, remark.reason, remark.note, outside.source,
-    model.digest AS model, model.features->'count' AS width, kept.id AS item,
+    inferred.how AS inferred, model.digest AS model, model.features->'count' AS width, kept.id AS item,
     kept.features AS encoded, kept.context, kept.seen_at, kept.shown AS features
 FROM {{}} AS kept JOIN model ON model.id = kept.model
 JOIN LATERAL (SELECT * FROM label WHERE label.item = kept.id ORDER BY label.id DESC LIMIT 1) AS last ON true
 LEFT JOIN remark ON remark.label = last.id LEFT JOIN outside_label AS outside ON outside.action = last.id
-WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
+LEFT JOIN inferred ON inferred.label = last.id
+WHERE (inferred.label IS NULL OR :inferred) AND outside.teach IS NOT FALSE
+    AND starts_with(model.digest, :model) AND {_SAME_COLUMNS}
     AND (CAST(:since AS timestamptz) IS NULL OR last.written_at >= :since) ORDER BY kept.id
 """
 # Of the last label of each other system, the newest that is to teach, if the item itself has no label. One
@@ -49,7 +51,7 @@ WHERE outside.teach IS NOT FALSE AND starts_with(model.digest, :model) AND {_SAM
 _OUTSIDE = f"""
 SELECT payload.object_id AS id, last.label, payload.label AS predicted, payload.accepted, payload.probability,
     false AS audited, item.received_at, last.written_at AS labelled_at, last.author, said.reason,
-    NULL AS note, last.source,
+    NULL AS note, last.source, NULL AS inferred,
     model.digest AS model, model.features->'count' AS width, item.id AS item,
     payload.features AS encoded, payload.context, payload.seen_at, payload.shown AS features
 FROM (
@@ -183,6 +185,7 @@ def schema(layout: Layout | None = None, types: Mapping[str, str] | None = None)
         **dict.fromkeys(("author", "reason", "note", "model"), pa.string()),
         "item": pa.int64(),
         "source": pa.string(),
+        "inferred": pa.string(),
         "context": pa.string(),
         "seen_at": moment,
         **({"features": pa.string()} if layout is not None and layout.scores else {}),
@@ -208,16 +211,19 @@ def export_labelled(
     since: datetime | None = None,
     columns: dict[str, Any] | None = None,
     opinions: int = 1,
+    inferred: bool = False,
 ) -> int:
     """Write labelled objects to a path or a file as Parquet, and return their number.
 
     ``model`` is a digest, or how it begins: only objects that this model decided are written. Models with
     different columns cannot be written together; ``columns``, the description of a layout, leaves out those
     with others. With ``since``, only objects labelled then or later are. With ``opinions=2``, only objects
-    on whose label two analysts agree are, with that label.
+    on whose label two analysts agree are, with that label. Labels that nobody gave are left out unless
+    ``inferred``.
     """
     fractions: set[str] = set()
-    wanted = {"model": model, "since": since, "columns": None if columns is None else json.dumps(columns)}
+    wanted = {"model": model, "since": since, "inferred": inferred}
+    wanted["columns"] = None if columns is None else json.dumps(columns)
     while True:
         try:
             return _export(engine, target, wanted, fractions, opinions)

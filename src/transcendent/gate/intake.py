@@ -19,8 +19,8 @@ from transcendent.gate.model import Model
 from transcendent.gate.older import OlderItems
 from transcendent.gate.origin import UNKNOWN, Origin
 
-AUDITED, REJECTED, SKIPPED = range(3)
-"""Tiers of the queue, in the order of claims."""
+AUDITED, REJECTED, SKIPPED, COPY = range(4)
+"""Tiers of the queue, in the order of claims; copies are not claimed (see `contents`)."""
 
 _CHECK_VIOLATION = "23514"  # PostgreSQL reports a missing partition with this code, too
 

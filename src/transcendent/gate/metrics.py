@@ -25,7 +25,7 @@ from transcendent import __version__
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "transcendent_gate_"
 KNOWN_FOR = 1  # seconds for which gauges are reused
-TIERS = ("audit", "rejected", "skipped")
+TIERS = ("audit", "rejected", "skipped", "copy")
 """Names of the tiers of the queue, in the order of claims."""
 ALARMS = ("drift", "rejections", "harm")
 _DIGITS = 12  # of a model's digest

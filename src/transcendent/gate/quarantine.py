@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Engine, text
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
 from transcendent.gate.features import decode
-from transcendent.gate.intake import AUDITED, REJECTED, SKIPPED
+from transcendent.gate.inferring import label_copies, remember, take_back
+from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
 from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
@@ -30,7 +31,7 @@ _MAX_NAMED = 200
 # nor get the same item.
 _CLAIM = """
 SELECT id FROM item WHERE state = 0 AND (held_until IS NULL OR held_until <= now())
-    AND (:skipped OR skipped_by IS DISTINCT FROM :who)
+    AND (:skipped OR skipped_by IS DISTINCT FROM :who) AND tier < 3
 ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 """
 _HOLD = """
@@ -41,7 +42,12 @@ _SHOWN = """
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
     payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features, item.rank,
-    model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown
+    model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown,
+    (SELECT count(*) FROM (
+        SELECT FROM item_content AS own JOIN item_content AS known ON known.key = own.key
+        JOIN item AS copy ON copy.id = known.item AND copy.state = 0 AND copy.tier = 3
+        WHERE own.item = item.id AND item.tier < 3 LIMIT 10000
+    ) AS found) AS copies
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
 """
@@ -61,7 +67,7 @@ SELECT state, tier, sum(n)::bigint FROM tally WHERE month IN (SELECT number FROM
 _BY_INDEX_IN_ORDER = f"{_BY_INDEX}, set_config('enable_sort', 'off', true)"
 _OLDEST = """
 SELECT tier, extract(epoch FROM now() - first.received_at)::float8
-FROM unnest(ARRAY[0, 1, 2]::int2[]) AS tier, LATERAL (
+FROM unnest(ARRAY[0, 1, 2, 3]::int2[]) AS tier, LATERAL (
     SELECT received_at FROM item WHERE state = 0 AND item.tier = tier.tier ORDER BY received_at LIMIT 1
 ) AS first
 """
@@ -101,14 +107,16 @@ WHERE digest = :model AND state = 0
 """
 _HISTORY = """
 SELECT label.id, action, label.label, coalesce(remark.reason, label.reason) AS reason, remark.note, author,
-    written_at
-FROM label LEFT JOIN remark ON remark.label = label.id WHERE label.item = :item ORDER BY label.id
+    written_at, inferred.how AS inferred
+FROM label LEFT JOIN remark ON remark.label = label.id LEFT JOIN inferred ON inferred.label = label.id
+WHERE label.item = :item ORDER BY label.id
 """
 # A trigger moves the note and the reason to `remark`, which can be deleted: labels cannot.
 _WRITE = """
 INSERT INTO label (item, action, label, reason, note, author)
 VALUES (:item, :action, :label, :reason, :note, :who)
-RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at
+RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at,
+    NULL AS inferred
 """
 _OUTSIDE = """
 SELECT known.item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
@@ -222,6 +230,10 @@ class Quarantine:
             _check_holder(state, who)
             set_item(connection, item, state=1, holder=None)
             written = write_action(connection, item, "label", who, label=label, reason=reason, note=note)
+            if label in map(str, state["classes"]):
+                remember(connection, item, label)
+            if not state["accepted"]:
+                label_copies(connection, item, written["id"], label, who)
         self._acted("label", who, label)
         return written
 
@@ -254,6 +266,7 @@ class Quarantine:
             if not state["accepted"] and state["draw"] is not None:  # drawn before or after it was settled
                 place = {"tier": AUDITED, "rank": 1 + state["draw"]}
             set_item(connection, item, state=0, skipped_by=None, holder=None, **place)
+            take_back(connection, item, last["id"], who)
             written = write_action(connection, item, "undo", who, note=note)
         self._acted("undo", who, None)
         return written
@@ -334,6 +347,7 @@ class Quarantine:
             "audit": waiting.get(AUDITED, 0),
             "rejected": waiting.get(REJECTED, 0),
             "skipped": waiting.get(SKIPPED, 0),
+            "copies": waiting.get(COPY, 0),
             "held": held,
             "labelled": sum(n for state, _, n in rows if state == 1),
             "closed": sum(n for state, _, n in rows if state == 2),

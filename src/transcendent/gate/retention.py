@@ -19,6 +19,7 @@ from transcendent.gate.database import (
     months_before,
     this_month,
 )
+from transcendent.gate.inferring import UNUSED
 from transcendent.gate.minutes import STORED
 
 # In a transaction that only holds the lock: the work is done over another connection. A server may end
@@ -153,7 +154,9 @@ def sweep(engine: Engine) -> int:
         connection.execute(text(_ONE_SWEEP))
         for table in ("remark", "outside_reason", "context_key"):
             connection.execute(text(_LEFT_BEHIND.format(table)))
-        connection.execute(text(f"DELETE FROM unconfirmed WHERE item < {FIRST_KEPT}"))
+        for table in ("unconfirmed", "item_content"):
+            connection.execute(text(f"DELETE FROM {table} WHERE item < {FIRST_KEPT}"))
+        connection.execute(text(UNUSED))
         connection.execute(text("DELETE FROM unswept WHERE month = ANY(:months)"), {"months": months})
     return swept
 

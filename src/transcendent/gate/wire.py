@@ -186,6 +186,7 @@ class Action(BaseModel):
     note: str | None
     author: str
     written_at: datetime
+    inferred: str | None = None
 
 
 class Item(BaseModel):
@@ -193,7 +194,8 @@ class Item(BaseModel):
 
     Features are given by name: all, or if there are many those that are not zero, and ``more_features`` is
     the number of those left out. If the model has no names, they are given by position. If the model judges
-    scores, ``scores`` has them, and features are those that were sent to be shown.
+    scores, ``scores`` has them, and features are those that were sent to be shown. ``copies`` is the number
+    of other waiting items with the same features, up to 10,000, which get the label of this one.
     """
 
     id: int
@@ -223,6 +225,7 @@ class Item(BaseModel):
     more_features: int
     context: dict[str, Any] | None
     seen_at: datetime | None
+    copies: int = 0
 
 
 class OutsideLabelled(BaseModel):
@@ -289,6 +292,7 @@ class ItemIds(BaseModel):
 class QueueCounts(BaseModel):
     """The numbers of items that wait, in all and by tier, are held, have labels, and are closed.
 
+    Copies wait with another item, which has the same features, and get its label.
     Items that are held for a second opinion have a label, and count as held, too.
     ``over`` is the number of rejected objects that were not kept, because of `max_kept`.
     """
@@ -297,6 +301,7 @@ class QueueCounts(BaseModel):
     audit: int
     rejected: int
     skipped: int
+    copies: int
     held: int
     labelled: int
     closed: int

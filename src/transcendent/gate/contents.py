@@ -1,0 +1,162 @@
+"""Objects with the same features: in the queue one of them stands for all.
+
+Keeping an object must stay quick, so this is done soon afterwards, by one process at a time. The first item
+of a content that waits is its *leader*; those that come later are *copies*, which no claim reads. A copy gets
+the label of its leader. Objects of the audit are never copies: each of them is looked at.
+"""
+
+import json
+import math
+import time
+from hashlib import blake2b
+from typing import Any
+
+from sqlalchemy import Connection, Engine, text
+
+from transcendent.gate.intake import COPY, REJECTED, Draw
+
+EVERY = 5.0
+"""Seconds between two looks for new items."""
+REPAIR_EVERY = 300.0
+"""Seconds between two looks for copies without a leader."""
+_AT_ONCE = 2000  # items in a transaction
+_KEY_BYTES = 16
+
+# Excludes other processes that do this. One that stops in between must not hold the lock for ever.
+_LOCK = """
+SELECT set_config('idle_in_transaction_session_timeout', '60s', true), pg_try_advisory_xact_lock(3, 2) AS free
+"""
+# Numbers are drawn before they are committed, so an item may appear below others. All transactions that add
+# items are shorter than five minutes.
+_NEW = """
+SELECT item.id, item.model, payload.features FROM item JOIN payload ON payload.id = item.id
+WHERE item.id >= (SELECT before FROM contents_known)
+    AND NOT EXISTS (SELECT FROM item_content WHERE item_content.item = item.id)
+ORDER BY item.id LIMIT :limit
+"""
+_KNOWN = """
+UPDATE contents_known SET before = coalesce((
+    SELECT max(id) FROM item WHERE id >= before AND received_at < now() - interval '5 minutes'
+        AND (CAST(:last AS bigint) IS NULL OR id < :last)
+), before)
+"""
+_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id = ANY(:models)"
+_ADD = """
+WITH new AS (
+    SELECT * FROM unnest(CAST(:items AS bigint[]), CAST(:keys AS bytea[]), CAST(:places AS float8[]))
+        AS new (item, key, place)
+), added AS (
+    INSERT INTO content (key, place) SELECT DISTINCT key, place FROM new ON CONFLICT DO NOTHING
+)
+INSERT INTO item_content (item, key) SELECT item, key FROM new ON CONFLICT DO NOTHING
+"""
+# Analysts may have labelled items before their contents were known.
+_LABELLED = """
+UPDATE content SET label = last.label, labelled = known.item
+FROM item_content AS known JOIN item ON item.id = known.item AND item.state = 1
+JOIN LATERAL (SELECT * FROM label WHERE label.item = known.item ORDER BY id DESC LIMIT 1) AS last
+    ON last.action = 'label'
+JOIN model ON model.id = item.model
+WHERE known.item = ANY(:items) AND content.key = known.key AND content.label IS NULL
+    AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
+    AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
+    AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
+"""
+_WAITS = "item.state = 0 AND item.tier < 3"
+_FREE = "(item.held_until IS NULL OR item.held_until <= now())"
+_LEAD = f"""
+UPDATE content SET leader = chosen.item FROM (
+    SELECT known.key, min(known.item) AS item FROM item_content AS known JOIN item ON item.id = known.item
+    WHERE known.item = ANY(:items) AND item.state = 0 AND item.tier = 1 GROUP BY known.key
+) AS chosen WHERE content.key = chosen.key
+    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {_WAITS})
+"""
+# Items are locked in the order of ids, as claims and releases do.
+_COPY = f"""
+WITH copies AS (
+    SELECT item.id FROM item JOIN item_content AS known ON known.item = item.id JOIN content USING (key)
+    WHERE item.id = ANY(:items) AND item.state = 0 AND item.tier = {REJECTED} AND {_FREE}
+        AND content.leader <> item.id AND NOT content.contested
+    ORDER BY item.id FOR UPDATE OF item
+)
+UPDATE item SET tier = {COPY} FROM copies WHERE item.id = copies.id
+"""
+# Copies whose leader was deleted or dropped, was closed, or got its label while they became copies.
+_ORPHANS = f"""
+SELECT min(item.id) AS item, known.key FROM item JOIN item_content AS known ON known.item = item.id
+JOIN content USING (key)
+WHERE item.state = 0 AND item.tier = {COPY}
+    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {_WAITS})
+GROUP BY known.key LIMIT :limit
+"""
+_PROMOTE = f"""
+WITH chosen AS (
+    SELECT id FROM item WHERE id = ANY(:items) AND state = 0 AND tier = {COPY} ORDER BY id FOR UPDATE
+), led AS (
+    UPDATE content SET leader = chosen.id FROM chosen JOIN item_content AS known ON known.item = chosen.id
+    WHERE content.key = known.key
+)
+UPDATE item SET tier = {REJECTED} FROM chosen WHERE item.id = chosen.id
+"""
+
+
+class Contents:
+    """Finds the contents of new items; ``secret`` orders contents at random."""
+
+    def __init__(self, engine: Engine, secret: bytes) -> None:
+        self._engine, self._place = engine, Draw(secret, 1.0).rank
+        self._layouts: dict[int, bytes] = {}
+        self._repair_at = -math.inf
+
+    def work(self) -> None:
+        """Add what is new, and repair what is left behind from time to time."""
+        self.add_new()
+        if time.monotonic() >= self._repair_at:
+            self.repair()
+            self._repair_at = time.monotonic() + REPAIR_EVERY
+
+    def add_new(self) -> int:
+        """Add the contents of all new items, and make copies of those that can be; return their number."""
+        added = 0
+        while n := self._add_some():
+            added += n
+            if n < _AT_ONCE:
+                break
+        return added
+
+    def _add_some(self) -> int:
+        with self._engine.begin() as connection:
+            if not connection.execute(text(_LOCK)).one().free:
+                return 0
+            rows = connection.execute(text(_NEW), {"limit": _AT_ONCE}).all()
+            self._read_layouts(connection, {row.model for row in rows})
+            keys = [self._key(row.model, bytes(row.features)) for row in rows]
+            given: dict[str, Any] = {"items": [row.id for row in rows], "keys": keys}
+            if rows:
+                places = [self._place(key.hex()) for key in keys]
+                connection.execute(text(_ADD), {**given, "places": places})
+                for sql in (_LABELLED, _LEAD, _COPY):
+                    connection.execute(text(sql), given)
+            last = rows[-1].id if len(rows) == _AT_ONCE else None
+            connection.execute(text(_KNOWN), {"last": last})
+            return len(rows)
+
+    def repair(self) -> int:
+        """Let a copy lead where no leader waits, and return the number of such contents."""
+        with self._engine.begin() as connection:
+            if not connection.execute(text(_LOCK)).one().free:
+                return 0
+            orphans = connection.execute(text(_ORPHANS), {"limit": _AT_ONCE}).all()
+            if orphans:
+                connection.execute(text(_PROMOTE), {"items": [row.item for row in orphans]})
+            return len(orphans)
+
+    def _key(self, model: int, features: bytes) -> bytes:
+        return blake2b(features, key=self._layouts[model], digest_size=_KEY_BYTES).digest()
+
+    def _read_layouts(self, connection: Connection, models: set[int]) -> None:
+        """Remember what models share contents: those with the same columns and classes."""
+        new = list(models - self._layouts.keys())
+        for row in connection.execute(text(_MODELS), {"models": new}) if new else ():
+            described = json.dumps([row.features, row.classes], sort_keys=True).encode()
+            self._layouts[row.id] = blake2b(described, digest_size=_KEY_BYTES).digest()

@@ -1,0 +1,96 @@
+"""Labels that nobody gave to an item: they follow from the labels of others.
+
+Each is an action of the item's history, marked by a row of ``inferred``. They are exported only on request,
+do not calibrate and do not count as an audit.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, text
+
+from transcendent.gate.intake import COPY, REJECTED
+
+_INFER = """
+WITH written AS (
+    INSERT INTO label (item, action, label, author)
+    SELECT item, 'label', :label, :who FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
+    RETURNING id, item
+), marked AS (
+    INSERT INTO inferred (label, item, how, sources) SELECT id, item, :how, :sources FROM written
+)
+UPDATE item SET state = 1, holder = NULL, held_until = NULL WHERE id = ANY(:items)
+"""
+# A trigger has put them there: nobody is asked for a second opinion on a label that nobody gave.
+_NO_OPINION = "DELETE FROM unconfirmed WHERE item = ANY(:items)"
+_COPIES = f"""
+SELECT item.id FROM item_content AS own JOIN item_content AS known ON known.key = own.key
+JOIN item ON item.id = known.item
+WHERE own.item = :item AND item.state = 0 AND item.tier = {COPY} ORDER BY item.id FOR UPDATE OF item
+"""
+_RELEASE = f"UPDATE item SET tier = {REJECTED} WHERE id = ANY(:items)"
+UNUSED = """
+DELETE FROM content WHERE NOT contested AND NOT EXISTS (
+    SELECT FROM item_content WHERE item_content.key = content.key)
+"""
+"""Forgets contents without items, except that they were contested."""
+# A content is contested if people have given two of its items different labels.
+_REMEMBER = """
+UPDATE content SET label = :label, labelled = :item,
+    contested = contested OR coalesce(content.label <> :label AND labelled <> :item, false)
+FROM item_content AS known WHERE known.item = :item AND content.key = known.key
+"""
+_CONTESTED = """
+SELECT contested FROM content JOIN item_content AS known USING (key) WHERE known.item = :item
+"""
+_FORGET = """
+UPDATE content SET label = NULL, labelled = NULL FROM item_content AS known
+WHERE known.item = :item AND content.key = known.key AND labelled = :item
+"""
+# Only labels that still stand: people may have labelled some of the items since.
+_TAKE_BACK = """
+WITH chosen AS (
+    SELECT item.id FROM inferred JOIN item ON item.id = inferred.item
+    WHERE inferred.sources @> ARRAY[CAST(:source AS bigint)] AND item.state = 1
+        AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)
+    ORDER BY item.id FOR UPDATE OF item
+), history AS (
+    INSERT INTO label (item, action, author) SELECT id, 'undo', :who FROM chosen
+)
+UPDATE item SET state = 0 FROM chosen WHERE item.id = chosen.id
+"""
+
+
+def infer(
+    connection: Connection, items: Sequence[int], label: str, who: str, how: str, sources: Sequence[int]
+) -> None:
+    """Give items, which are locked and wait, a label that follows from others."""
+    if not items:
+        return
+    given = {"items": list(items), "label": label, "who": who, "how": how, "sources": list(sources)}
+    connection.execute(text(_INFER), given)
+    connection.execute(text(_NO_OPINION), given)
+
+
+def remember(connection: Connection, item: int, label: str) -> None:
+    """Note that a person has given an item a label that is a class."""
+    connection.execute(text(_REMEMBER), {"item": item, "label": label})
+
+
+def label_copies(connection: Connection, item: int, action: int, label: str, who: str) -> int:
+    """Give the copies of an item its label, and return their number.
+
+    If its content is contested, they are put back into the queue instead: equal features are not equal files.
+    """
+    contested = connection.execute(text(_CONTESTED), {"item": item}).scalar()
+    copies = list(connection.execute(text(_COPIES), {"item": item}).scalars())
+    if contested:
+        connection.execute(text(_RELEASE), {"items": copies})
+        return 0
+    infer(connection, copies, label, who, "copy", [action])
+    return len(copies)
+
+
+def take_back(connection: Connection, item: int, action: int, who: str) -> int:
+    """Take back the labels that follow from one of an item, and return their number."""
+    connection.execute(text(_FORGET), {"item": item})
+    return connection.execute(text(_TAKE_BACK), {"source": action, "who": who}).rowcount

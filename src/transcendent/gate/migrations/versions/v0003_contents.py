@@ -1,0 +1,85 @@
+"""Contents: which items have the same features, which campaigns they form, and labels that nobody gave.
+
+``item`` stays as narrow as it is, and requests write none of these tables: one process at a time fills them
+soon after objects were kept.
+"""
+
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+works_from = "0001"
+
+# A copy waits in tier 3, which no claim reads: the `leader` of its content stands for it. NOT VALID, so that
+# items are not read while the table is locked; no row has another tier.
+_COPIES = """
+ALTER TABLE item DROP CONSTRAINT item_tier_check;
+ALTER TABLE item ADD CONSTRAINT item_tier_check CHECK (tier BETWEEN 0 AND 3) NOT VALID;
+
+-- `label` is that of a person, for the item `labelled`. `contested` content had two. `place` is its place in
+-- a random order that nobody can foresee.
+CREATE TABLE content (
+    key bytea PRIMARY KEY,
+    place double precision NOT NULL,
+    leader bigint,
+    labelled bigint,
+    label text,
+    campaign text,
+    contested boolean NOT NULL DEFAULT false
+);
+CREATE INDEX content_campaign ON content (campaign) WHERE campaign IS NOT NULL;
+
+CREATE TABLE item_content (
+    item bigint PRIMARY KEY,
+    key bytea NOT NULL
+);
+CREATE INDEX item_content_key ON item_content (key);
+
+-- Items with a smaller number all have a content.
+CREATE TABLE contents_known (
+    before bigint NOT NULL
+);
+INSERT INTO contents_known VALUES (0);
+"""
+_NO_COPIES = """
+DROP TABLE contents_known, item_content, content;
+UPDATE item SET tier = 1 WHERE tier = 3;
+ALTER TABLE item DROP CONSTRAINT item_tier_check;
+ALTER TABLE item ADD CONSTRAINT item_tier_check CHECK (tier BETWEEN 0 AND 2) NOT VALID;
+"""
+
+# A label that nobody gave to an item is a row of `label` like any other, and has a row here. It follows from
+# the labels `sources`: if one of those is taken back, so is this one.
+_INFERRED = """
+CREATE TABLE inferred (
+    label bigint PRIMARY KEY,
+    item bigint NOT NULL,
+    how text NOT NULL CHECK (how IN ('copy', 'campaign', 'settled')),
+    sources bigint[] NOT NULL
+);
+CREATE INDEX inferred_item ON inferred (item);
+CREATE INDEX inferred_sources ON inferred USING gin (sources);
+"""
+_NO_INFERRED = "DROP TABLE inferred"
+
+# What a campaign looks like, in plain values; its members are the contents that name it.
+_CAMPAIGNS = """
+CREATE TABLE campaign (
+    id text PRIMARY KEY,
+    described jsonb NOT NULL,
+    found_at timestamptz NOT NULL DEFAULT now()
+);
+"""
+_NO_CAMPAIGNS = "DROP TABLE campaign"
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    for sql in (_COPIES, _INFERRED, _CAMPAIGNS):
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    """Drop the tables and their contents; copies wait on their own again."""
+    for sql in (_NO_CAMPAIGNS, _NO_INFERRED, _NO_COPIES):
+        op.execute(sql)
