@@ -37,16 +37,20 @@ ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 _HOLD = """
 UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
 """
-# The second condition on ids lets the planner skip the other months' partitions of `payload`, too.
+# The second condition on ids lets the planner skip the other months' partitions of `payload`, too. LATERAL
+# with LIMIT finds each copy by its id, since no index has these sums: the planner
+# might otherwise read all copies for every item.
 _SHOWN = """
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
     payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features, item.rank,
     model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown,
     (SELECT count(*) FROM (
-        SELECT FROM item_content AS own JOIN item_content AS known ON known.key = own.key
-        JOIN item AS copy ON copy.id = known.item AND copy.state = 0 AND copy.tier = 3
-        WHERE own.item = item.id AND item.tier < 3 LIMIT 10000
+        SELECT FROM item_content AS known, LATERAL (
+            SELECT FROM item AS copy WHERE copy.id = known.item AND state + 0 = 0 AND tier + 0 = 3 LIMIT 1
+        ) AS copy
+        WHERE known.key = (SELECT key FROM item_content WHERE item_content.item = item.id) AND item.tier < 3
+        LIMIT 10000
     ) AS found) AS copies
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
