@@ -63,7 +63,7 @@ def test_sizes_periods_labels_and_features_are_those_of_the_campaigns():
         ["10", "1", "2020-03", "2020-03", "benign", "100%", "0.00"],
     ]
     assert rows[0][8].startswith("column 0, column 1, column 2 and ")
-    assert "67% of 60 objects that ICE rejected belong to 2 campaigns. In hindsight, 92.5% of these" in said
+    assert "67% of 60 objects that ICE rejected belong to 2 campaigns of two or more. In hindsight, 92.5% of these" in said
     assert "within a Jaccard distance of 0.1" in said
 
 
@@ -114,7 +114,7 @@ def test_no_campaigns_one_object_all_equal_and_nothing_rejected():
     assert look_back(rejecting(many, many, np.arange(4) == 2), np.eye(4)) is None
     found, said, rows = shown(rejecting(many, many), np.ones((4, 3)))
     assert [row[1:] for row in rows] == [["4", "1", "2020-01", "2020-01", "benign", "100%", "0.00", "–"]]
-    assert said.startswith("100% of 4 objects that ICE rejected belong to 1 campaign.")
+    assert said.startswith("100% of 4 objects that ICE rejected belong to 1 campaign of two or more.")
     assert "at random, 100% would" in said
     found, _, rows = shown(rejecting(many, many), np.zeros((4, 3)))  # no feature at all
     assert found.n_members == 4
