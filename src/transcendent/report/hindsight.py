@@ -132,8 +132,8 @@ def campaign_sentences(found: Hindsight) -> list[str]:
         return [f"There are no campaigns among {of_these}: no two belong together.", found.how]
     return [
         f"{percent(found.n_members / found.n_grouped)} of {of_these} belong to "
-        f"{counted(found.n_campaigns, 'campaign')} of two or more. In hindsight, {percent(found.purity, 1)} of "
-        "these objects have the true label of most of their campaign; in groups of the same sizes, drawn at "
+        f"{counted(found.n_campaigns, 'campaign')} of two or more. In hindsight, "
+        f"{percent(found.purity, 1)} of these objects have the true label of most of their campaign; in groups of the same sizes, drawn at "
         f"random, {percent(found.by_chance)} would.",
         found.how,
     ]
