@@ -584,6 +584,7 @@ class TestBacktest:
         fresh = run("backtest", "changed.toml", "-o", "experiment", "--fresh", "--json", cwd=folder)
         assert not json.loads(fresh.stdout)["read"]
         said = run("report", cwd=folder).stdout
+        assert "no campaigns" not in said
         page = folder / "experiment/report.html"
         assert str(page.relative_to(folder)) in said
         assert "<h1>changed</h1>" in page.read_text()
@@ -602,6 +603,30 @@ class TestBacktest:
         assert json.loads(run(*line, cwd=folder).stdout)["report"] == "page.html"
         assert "<h1>My detector</h1>" in (folder / "page.html").read_text()
         assert "hours at 90 minutes each" in (folder / "page.html").read_text()
+        assert "Exact content only" in (folder / "page.html").read_text()
+
+    @pytest.mark.slow
+    def test_campaigns_need_the_rows_that_were_tested(self, folder, tmp_path):
+        for name in ("experiment.toml", "objects.parquet"):
+            shutil.copy(folder / name, tmp_path)
+        run("backtest", "experiment.toml", "-o", "runs/elsewhere", cwd=tmp_path)
+        report = ("report", "runs/elsewhere")
+        page = tmp_path / "runs/elsewhere/report.html"
+        assert (
+            "no campaigns: there is no elsewhere.toml beside runs/elsewhere"
+            in run(*report, cwd=tmp_path).stdout
+        )
+        assert "Campaigns among the rejected" not in page.read_text()
+        run(*report, "--toml", "experiment.toml", cwd=tmp_path)
+        assert "Campaigns among the rejected" in page.read_text()
+        frame = pd.read_parquet(tmp_path / "objects.parquet")
+        frame[::-1].to_parquet(tmp_path / "objects.parquet")
+        refused = run(*report, "--toml", "experiment.toml", cwd=tmp_path, code=4).stderr
+        assert "experiment.toml does not have the rows that were tested" in refused
+        (tmp_path / "runs/elsewhere.toml").write_text("[data")
+        said = json.loads(run(*report, "--json", cwd=tmp_path).stdout)
+        assert "elsewhere.toml" in said["no_campaigns"]
+        assert "Campaigns among the rejected" not in page.read_text()
 
     @pytest.mark.slow
     def test_several_seeds_are_reported_too(self, tmp_path):

@@ -141,6 +141,32 @@ def test_times_p_values_and_a_reference():
     assert found[first.id] is first
 
 
+def test_a_notebook_shows_one_campaign_whatever_its_names_are():
+    bad = "\x1b[31m<script>alert('x')</script>\ud800"
+    X = np.repeat(np.eye(30), [3, 2, *[1] * 28], axis=0)
+    names = [f"{bad}{j}" for j in range(30)]
+    earlier = {key: f"{bad}{i % 2}" for i, key in enumerate(find_campaigns(X).keys)}
+    found = find_campaigns(X, names=names, before=earlier)
+    for shown in (found._repr_html_(), *(campaign._repr_html_() for campaign in found)):
+        shown.encode()
+        assert "<script" not in shown
+        assert "\x1b" not in shown
+        assert "&lt;script&gt;" in shown
+    plain = find_campaigns(np.ones((4, 3)))[0]._repr_html_()  # no times, and nothing that others lack
+    assert "4 objects with the same content." in plain
+    assert "<table" not in plain
+    assert "<table" in find_campaigns(X)[0]._repr_html_()
+    bridge = block(0, 1)
+    bridge[0, 20:24] = 1
+    right = block(0, 3)
+    right[:, 22:26] = 1
+    together = np.vstack([block(0, 4), bridge, right])
+    apart = find_campaigns(together[[0, 1, 2, 3, 5, 6, 7]], before=find_campaigns(together, distance=0.25))
+    assert f"split from: {apart[0].id}" in apart[1]._repr_html_()
+    merged = find_campaigns(together, distance=0.25, before=apart)[0]
+    assert f"joined by: {apart[1].id}" in merged._repr_html_()
+
+
 def test_bad_input():
     X = np.eye(3)
     for bad, message in [

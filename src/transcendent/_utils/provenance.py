@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from transcendent._utils.arrays import column_names, take_column
+from transcendent._utils.arrays import IntArray, chunks, column_names, take_column, take_rows
 
 _PACKAGES = ("transcendent", "numpy", "scipy", "scikit-learn", "joblib")
+_BLOCK_ROWS = 10_000
 _version = cache(version)  # cached because each call reads and parses a file
 
 
@@ -29,6 +30,11 @@ def digest(*things: Any) -> str:
         for piece in _to_bytes(thing):
             sha.update(piece)
     return sha.hexdigest()
+
+
+def digest_rows(X: Any, rows: IntArray) -> str:
+    """Return the SHA-256 of some rows, in their order; a block at a time, so that they are not all copied."""
+    return digest([digest(take_rows(X, rows[block])) for block in chunks(len(rows), _BLOCK_ROWS)])
 
 
 def describe(rejector: Any) -> str:

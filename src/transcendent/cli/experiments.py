@@ -1,8 +1,9 @@
 """The commands for experiments in TOML files: example, check, init, data, fit, learn, backtest, report."""
 
 import shlex
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -280,6 +281,14 @@ def report(
     out: Annotated[Path | None, options.out("The page to write (default: report.html in FOLDER).")] = None,
     title: Annotated[str | None, Option(help="A title for the page.")] = None,
     minutes: Annotated[float, Option(min=0.01, help="Minutes to look at one object, for the hours.")] = 5.0,
+    toml: Annotated[
+        Path | None,
+        Option(
+            exists=True,
+            dir_okay=False,
+            help="The experiment, whose rows are needed to show campaigns (default: FOLDER.toml).",
+        ),
+    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Write a finished backtest as one HTML page."""
@@ -293,13 +302,38 @@ def report(
     repeated = not (found / "manifest.json").exists()
     result: Backtest | RepeatedBacktest = (RepeatedBacktest if repeated else Backtest).load(found)
     title = title or result.title or found.resolve().name
+    X, missing = _tested_rows(result, found, toml)
     with outputs.writing(page):
-        write_report(result, page, title=title, minutes=minutes)
+        write_report(result, page, X=X, title=title, minutes=minutes)
     showing.show(
-        f"{page} ({page.stat().st_size / 1e6:.1f} MB)",
-        {"report": str(page), **showing.results(result)},
+        f"{page} ({page.stat().st_size / 1e6:.1f} MB)" + (f"\nno campaigns: {missing}" if missing else ""),
+        {"report": str(page), "no_campaigns": missing, **showing.results(result)},
         as_json,
     )
+
+
+def _tested_rows(result: Any, folder: Path, toml: Path | None) -> tuple[Any, str | None]:
+    """Return the rows of the experiment, or else why there are none; raise if its file was named."""
+    from transcendent.decisions import Answers
+    from transcendent.experiments import read
+    from transcendent.report.hindsight import has_rows
+
+    path = toml or folder.resolve().with_name(f"{folder.resolve().name}.toml")
+    if not path.is_file():
+        return None, f"there is no {path.name} beside {folder}; --toml names the experiment."
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the backtest has shown them
+            X = read(path).objects.X
+        if isinstance(X, Answers):
+            raise ValueError(f"{path.name} has answers and scores, but no features.")
+        if not has_rows(result, X):
+            raise ValueError(f"{path.name} does not have the rows that were tested.")
+    except (ValueError, OSError) as error:
+        if toml is not None:
+            raise
+        return None, str(error)
+    return X, None
 
 
 def _finished_backtest(folder: Path | None) -> Path:

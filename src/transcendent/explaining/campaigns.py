@@ -15,6 +15,7 @@ from transcendent._utils.listing import Listing
 from transcendent._utils.text import as_percent, counted, shorten, some, visible
 from transcendent.explaining.content import Content
 from transcendent.explaining.distances import JaccardIndex, connected_within
+from transcendent.explaining.wording import campaign_as_html
 
 _ID_LENGTH = 12
 _RARE = 0.05
@@ -109,6 +110,9 @@ class Campaign:
         if self.p_values is not None:
             parts.append(f"p-values {self.p_values.low:.3g} to {self.p_values.high:.3g}")
         return "; ".join(parts) + "."
+
+    def _repr_html_(self) -> str:
+        return campaign_as_html(self)
 
     def _alike(self) -> str:
         if self.size == 1:
@@ -206,7 +210,9 @@ class Campaigns(Sequence[Campaign]):
     def _listing(self) -> tuple[Listing, list[str]]:
         rows = [
             (
-                " ".join([campaign.id, *(shorten(visible(f.name), 40) for f in campaign.features[:1])]),
+                " ".join(
+                    [visible(campaign.id), *(shorten(visible(f.name), 40) for f in campaign.features[:1])]
+                ),
                 f"{campaign.size:,}",
                 f"{campaign.n_contents:,}",
                 f"{campaign.radius:.2f}",

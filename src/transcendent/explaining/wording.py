@@ -9,6 +9,7 @@ from transcendent._utils.listing import Listing
 from transcendent._utils.text import WIDTH, shorten, some, visible
 
 if TYPE_CHECKING:
+    from transcendent.explaining.campaigns import Campaign
     from transcendent.explaining.explanation import Explanation
 
 _METHODS = {
@@ -101,6 +102,20 @@ def as_html(why: "Explanation") -> str:
     facts = "".join(f"<li>{html.escape(name)}: {html.escape(said)}</li>" for name, said in _facts(why))
     tables = "".join(listing.as_html(title, notes) for title, listing, notes in _listings(why))
     return f"<div><p><strong>{html.escape(why.sentence)}</strong></p><ul>{facts}</ul>{tables}</div>"
+
+
+def campaign_as_html(campaign: "Campaign") -> str:
+    """Return a campaign's sentence, its ids and the features that its members share, for a notebook."""
+    facts = {"id": campaign.id, "medoid": f"object {campaign.medoid}"}
+    facts |= {"split from": campaign.split_from} if campaign.split_from is not None else {}
+    facts |= {"joined by": some(campaign.merged, _MAX_NAMES)} if campaign.merged else {}
+    items = "".join(f"<li>{name}: {html.escape(visible(said))}</li>" for name, said in facts.items())
+    rows = [
+        (shorten(visible(feature.name), 60), f"{feature.share_of_rest:.1%}") for feature in campaign.features
+    ]
+    shared = Listing(["feature", "of the rest"], rows).as_html("what all members have") if rows else ""
+    said = html.escape(visible(str(campaign)))
+    return f"<div><p><strong>{said}</strong></p><ul>{items}</ul>{shared}</div>"
 
 
 def _facts(why: "Explanation") -> Iterator[tuple[str, str]]:

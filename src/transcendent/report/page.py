@@ -12,6 +12,7 @@ from transcendent._utils.files import write_whole
 from transcendent.report import words
 from transcendent.report.figures import draw_figures
 from transcendent.report.findings import MAX_DRAWN, find
+from transcendent.report.hindsight import campaign_results, campaign_sentences, look_back
 from transcendent.report.results import (
     alarm_results,
     class_results,
@@ -27,6 +28,8 @@ from transcendent.temporal.result import Backtest
 def render_report(
     result: Backtest | RepeatedBacktest,
     *,
+    X: Any = None,
+    names: Any = None,
     title: str | None = None,
     minutes: float = 5.0,
     lead: Sequence[tuple[str, str]] = (),
@@ -40,6 +43,10 @@ def render_report(
     ----------
     result : Backtest or RepeatedBacktest
         The result of `backtest` or `Backtest.load`; of several seeds, means are reported, with ±.
+    X : rows or None
+        The X of the backtest, for a section on the campaigns among the newest rejected objects.
+    names : array of shape (features,) or None
+        The names of the columns of X; by default those of a frame.
     title : str or None
         Title of the page; by default that of the backtest, or one that names the first rejector.
     minutes : float
@@ -69,6 +76,7 @@ def render_report(
     )
     source = files("transcendent.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
     f = find(result, minutes)
+    hindsight = None if X is None else look_back(result, X, names)
     page: str = environment.from_string(source).render(
         title=words.title(f, title),
         lead=lead,
@@ -94,6 +102,8 @@ def render_report(
         by_class=class_results(f),
         by_period=period_results(f),
         alarms=alarm_results(f) if f.monitors else None,
+        campaigns=None if hindsight is None else campaign_results(hindsight),
+        on_campaigns=[] if hindsight is None else campaign_sentences(hindsight),
         **draw_figures(f),
     )
     return page
@@ -103,6 +113,8 @@ def write_report(
     result: Backtest | RepeatedBacktest,
     path: Any,
     *,
+    X: Any = None,
+    names: Any = None,
     title: str | None = None,
     minutes: float = 5.0,
     lead: Sequence[tuple[str, str]] = (),
@@ -112,7 +124,7 @@ def write_report(
 
     Parameters
     ----------
-    result, title, minutes, lead
+    result, X, names, title, minutes, lead
         As for `render_report`.
     path : path
         The file. An existing file is replaced, and a missing folder is created.
@@ -121,7 +133,7 @@ def write_report(
     """
     target = Path(path)
     with parallel.working("writing the page", verbose=verbose):
-        page = render_report(result, title=title, minutes=minutes, lead=lead)
+        page = render_report(result, X=X, names=names, title=title, minutes=minutes, lead=lead)
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, page.encode())
     return target

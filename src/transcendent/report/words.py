@@ -15,6 +15,7 @@ FEW_OBJECTS = 20
 _F1 = "harmonic mean of precision (share of alarms that are right) and recall (share of positives found)"
 _CREDIBILITY = "how well an object fits the class of its answer, among calibration objects; low is strange"
 _AURC = "area under the risk–coverage curve: mean error of the kept over all rejection rates; 0 is best"
+_DIGESTS = {"data": "SHA-256 of the data", "tested": "SHA-256 of the rows that were tested"}
 _FEW_ERRORS = 20
 _MAX_CLASSES_NAMED = 3
 _MAX_NAME = 48
@@ -241,7 +242,7 @@ def manifest(f: Findings) -> list[tuple[str, list[tuple[str, str]]]]:
         if isinstance(value, dict):
             groups[_heading(key)] = value
         else:
-            groups["Run"]["SHA-256 of the data" if key == "data" else _heading(key)] = value
+            groups["Run"][_DIGESTS.get(key) or _heading(key)] = value
     groups.pop("Biases", None)
     sections, room = [], _MAX_MANIFEST
     for heading, values in groups.items():

@@ -17,7 +17,7 @@ from transcendent._utils.arrays import AnyArray, IntArray, as_labels, count_rows
 from transcendent._utils.cells import check_names, locating_bad_value
 from transcendent._utils.estimators import has_own_seed, seeded
 from transcendent._utils.extras import extra
-from transcendent._utils.provenance import describe, digest, fingerprint, plain, versions
+from transcendent._utils.provenance import describe, digest, digest_rows, fingerprint, plain, versions
 from transcendent._utils.text import some
 from transcendent.decisions import Answers, declared, is_rejector
 from transcendent.temporal import checkpoints
@@ -301,6 +301,7 @@ def _checked(
 def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
     split = run.split
     tested = split.test[np.concatenate(split.periods.rows)]
+    known = {} if isinstance(run.X, Answers) else {"tested": digest_rows(run.X, tested)}
     return Backtest(
         periods=split.periods.labels,
         period=np.sort(split.periods.codes),
@@ -310,6 +311,7 @@ def _collect(run: Run, outcomes: dict[str, Outcome]) -> Backtest:
         classes=np.unique(run.y[np.concatenate([split.train, split.test])]),
         pos_label=run.pos_label,
         manifest=run.manifest
+        | known
         | {
             "new_classes": np.setdiff1d(run.y[split.test], run.y[split.train]).tolist(),
             "versions": versions("lightgbm", "xgboost", "torch"),
