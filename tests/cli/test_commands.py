@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,13 @@ from transcendent.datasets import make_stream
 from transcendent.temporal import backtest
 
 COMMAND = str(Path(sys.executable).with_name("transcendent"))
+# The command in a process that does not start another one to try artifacts out, which takes as long again.
+UNTRIED = [
+    sys.executable,
+    "-c",
+    "from transcendent.artifacts import sandbox; sandbox._run = lambda *_: None\n"
+    "from transcendent.cli import main; main()",
+]
 pytestmark = pytest.mark.usefixtures("tried_here")
 
 TOML = """
@@ -85,10 +93,10 @@ def run(*arguments, cwd, code=0, env=None):
     return done
 
 
-def run_process(*arguments, cwd, code=0, env=None, before=()):
+def run_process(*arguments, cwd, code=0, env=None, command=(COMMAND,)):
     """Run the command to its end in a process of its own."""
     done = subprocess.run(
-        [*before, COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         cwd=cwd,
         env=ENVIRONMENT | (env or {}),
         capture_output=True,
@@ -223,7 +231,8 @@ class TestDecide:
         pd.read_parquet(folder / "objects.parquet").drop(columns=["verdict", "seen"]).to_csv(
             tmp_path / "new.csv", index=False
         )
-        done = run_process("decide", folder / "ice.transcendent", "new.csv", "-o", "-", cwd=tmp_path)
+        given = ("decide", folder / "ice.transcendent", "new.csv", "-o", "-")
+        done = run_process(*given, cwd=tmp_path, command=UNTRIED)
         header, first, *_ = done.stdout.splitlines()
         assert header.startswith('"id","label","accepted","credibility"')
         assert first.startswith('"object 0"')
@@ -250,7 +259,8 @@ class TestDecide:
 
     @pytest.mark.slow
     def test_a_closed_pipe(self, folder):
-        shell = f"{COMMAND} decide ice.transcendent objects.parquet -o - | head -1; exit ${{PIPESTATUS[0]}}"
+        command = shlex.join([*UNTRIED, "decide", "ice.transcendent", "objects.parquet", "-o", "-"])
+        shell = f"{command} | head -1; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(
             ["bash", "-c", shell], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
         )
@@ -260,7 +270,8 @@ class TestDecide:
 
     @pytest.mark.slow
     def test_nobody_reads(self, folder):
-        shell = f"({COMMAND} decide ice.transcendent objects.parquet -o -; echo ended with $? >&2) | true"
+        command = shlex.join([*UNTRIED, "decide", "ice.transcendent", "objects.parquet", "-o", "-"])
+        shell = f"({command}; echo ended with $? >&2) | true"
         done = subprocess.run(
             ["bash", "-c", shell], cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False
         )
@@ -732,7 +743,7 @@ class TestNoRoomAndNoLeave:
         place.mkdir(mode=0o555)
         given = [argument.format(folder=folder, place=place) for argument in arguments]
         before = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
-        done = run_process(*given, cwd=folder, code=7, before=before)
+        done = run_process(*given, cwd=folder, code=7, command=[*before, *UNTRIED])
         assert "Permission denied" in done.stderr
         assert str(place) in done.stderr
 

@@ -3,11 +3,13 @@
 import os
 import signal
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import httpcore2
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
@@ -24,6 +26,14 @@ from transcendent.gate.access import Tokens
 from transcendent.gate.database import connect, make_months, migrate, partition
 
 _numbers = count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_ssl_context():
+    """One context for all clients: each reads a bundle of certificates, which takes longer than a request."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="session")
