@@ -116,7 +116,7 @@ def test_no_campaigns_one_object_all_equal_and_nothing_rejected():
     found, said, rows = shown(rejecting(many, many), np.ones((4, 3)))
     assert [row[1:] for row in rows] == [["4", "1", "2020-01", "2020-01", "benign", "100%", "0.00", "–"]]
     assert said.startswith("100% of 4 objects that ICE rejected belong to 1 campaign of two or more.")
-    assert "at random, 100% would" in said
+    assert "drawn at random, 100% would" in said
     found, _, rows = shown(rejecting(many, many), np.zeros((4, 3)))  # no feature at all
     assert found.n_members == 4
 

@@ -18,7 +18,7 @@ from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest
 
 MAX_OBJECTS = 20_000
-MAX_VALUES = 600_000
+MAX_VALUES = 800_000
 """Values other than 0 of the objects that are grouped, which decide how long it takes."""
 
 _MAX_SHOWN = 10
@@ -133,8 +133,8 @@ def campaign_sentences(found: Hindsight) -> list[str]:
     return [
         f"{percent(found.n_members / found.n_grouped)} of {of_these} belong to "
         f"{counted(found.n_campaigns, 'campaign')} of two or more. In hindsight, "
-        f"{percent(found.purity, 1)} of these objects have the true label of most of their campaign; in groups of the same sizes, drawn at "
-        f"random, {percent(found.by_chance)} would.",
+        f"{percent(found.purity, 1)} of these objects have the true label of most of their campaign; in "
+        f"groups of the same sizes, drawn at random, {percent(found.by_chance)} would.",
         found.how,
     ]
 
