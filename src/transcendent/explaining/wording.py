@@ -40,7 +40,7 @@ def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
 def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
     label, accepted = found["label"], found["accepted"]
     called = f"Accepted: called {label};" if accepted else f"Doubted: called {label}, but"
-    if found["votes"] is not None:
+    if found["votes"] is not None and not within_budget:
         votes, folds = found["votes"]
         needed = f" ({found['requirements'][0].needs:.0f} needed)" if found["requirements"] else ""
         return f"{called} {votes or 'none'} of {folds} folds accept{'s' if votes < 2 else ''} it{needed}"
