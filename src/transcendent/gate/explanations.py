@@ -43,7 +43,7 @@ _MAX_LISTED, _LONGEST = 200, 300  # entries of a list and characters of a text i
 
 _ITEM = """
 SELECT item.model AS number, model.digest, object_id, payload.label, accepted, credibility, confidence, votes,
-    doubt, p_values, features, payload.cutoff, cutoff.number AS found, cutoff.rank, cutoff.second,
+    doubt, p_values, payload.features, payload.cutoff, cutoff.number AS found, cutoff.rank, cutoff.second,
     cutoff.share
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 LEFT JOIN cutoff ON cutoff.number = payload.cutoff WHERE item.id = :item AND payload.id = :item
