@@ -38,6 +38,7 @@ MAX_WAITING = 8
 """Limit on the requests for explanations that wait."""
 LOAD_EVERY = 60.0
 """Seconds between two loads of models that the gate does not serve: each takes seconds of a core."""
+_LONGEST_REST = 1.0  # seconds of rest after an explanation, as long as it took
 _MAX_MODELS = 2  # copies that are kept
 _MAX_LISTED, _LONGEST = 200, 300  # entries of a list and characters of a text in an answer
 
@@ -51,7 +52,7 @@ LEFT JOIN cutoff ON cutoff.number = payload.cutoff WHERE item.id = :item AND pay
 _SCORES_ONLY = (
     "This model judges a detector's scores: it has no features to compare with labelled objects, or to weigh."
 )
-_NOTHING_KNOWN = "No object with these columns has a label yet, so there is nothing to compare with."
+_NOTHING_KNOWN = "There is no labelled object with these columns to compare with."
 
 log = structlog.get_logger("transcendent.gate")
 
@@ -264,6 +265,7 @@ class Explanations:
 
     def _work(self, requests: list[_Wanted]) -> None:
         for each in requests:
+            began = time.perf_counter()
             if each.future.cancelled():  # it timed out, or its client has left
                 continue
             found: dict[str, Any] | Exception
@@ -279,6 +281,8 @@ class Explanations:
                 )
             with suppress(RuntimeError):  # the loop is closed, and nobody waits
                 each.future.get_loop().call_soon_threadsafe(_settle, each.future, found)
+            # However many are requested, half of the time is left to decisions, which share the interpreter.
+            time.sleep(min(time.perf_counter() - began, _LONGEST_REST))
 
 
 def _settle(future: "asyncio.Future[dict[str, Any]]", found: dict[str, Any] | Exception) -> None:

@@ -57,8 +57,8 @@ ORDER BY said.id DESC LIMIT :limit
 """
 _DAY = "to_char(coalesce(seen_at, received_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
 _FEATURES = f"""
-SELECT item.id, object_id, {_DAY} AS day, features FROM item JOIN payload ON payload.id = item.id
-WHERE item.id = ANY(:items) AND payload.id = ANY(:items)
+SELECT item.id, object_id, {_DAY} AS day, features FROM unnest(CAST(:items AS bigint[])) AS wanted (id)
+JOIN item ON item.id = wanted.id JOIN payload ON payload.id = wanted.id
 UNION ALL SELECT id, object_id, {_DAY}, features FROM example WHERE id = ANY(:items)
 """
 # Each step of a deletion adds to its row what it has deleted.
