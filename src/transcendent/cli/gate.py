@@ -267,6 +267,23 @@ def show_quarantine(
     showing.show("\n".join([lines, *history]), shown, as_json)
 
 
+@_command(quarantine, "explain")
+def explain_item(
+    item: Annotated[int, Argument(help="The number of the item to explain.")],
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain why an item was rejected or accepted: the doubt, and the labelled objects it is like."""
+    from transcendent.gate.database import opened
+    from transcendent.gate.explanations import explain_once
+    from transcendent.gate.settings import read_settings
+
+    settings = read_settings(database=database)
+    with opened(settings.database.get_secret_value()) as engine:
+        found = explain_once(engine, settings, item)
+    showing.show(found["text"], found, as_json)
+
+
 def _short(value: Any) -> Any:
     """Return a number, or the numbers of classes, with four digits; other values as they are."""
     if isinstance(value, dict) and value and all(isinstance(each, float) for each in value.values()):

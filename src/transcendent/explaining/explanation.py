@@ -170,6 +170,8 @@ def explain(
     *,
     names: Sequence[str] | None = None,
     decisions: Decisions | None = None,
+    requirements: Sequence[Requirement] | None = None,
+    itself: int | None = None,
     n: int = 5,
 ) -> Explanation:
     """Explain the decision about an object: the doubt, what the object is like, and what would settle it.
@@ -192,6 +194,10 @@ def explain(
         The names of columns; by default those of a frame, or of ``fit``.
     decisions : Decisions or None
         The decisions about ``X``, if they were made before, such as by a stream.
+    requirements : sequence of (what, has, needs) or None
+        What decided in place of the rejector's own rule, such as the cutoff of a gate.
+    itself : int or None
+        The position of the object among the known objects, if it is one of them: it is left out.
     n : int
         The number of known objects and of features to name.
 
@@ -214,19 +220,22 @@ def explain(
     told = declared(rejector)
     decisions, place = (decisions, i) if decisions is not None else _decide(rejector, told, X, i)
     evaluator = told.without_budget if isinstance(rejector, Rejector) else rejector
-    subject = Subject.of(told, evaluator, X, i, known, names)
+    subject = Subject.of(told, evaluator, X, i, known, names, itself)
     decision = decisions[[place]]
     label = decision.labels.tolist()[0]
     measured = Measured(evaluator, take_rows(X, np.array([i])))
     found = {
         **_of_decision(decision, told),
-        "requirements": _requirements(told, evaluator, decisions, place),
+        "requirements": _requirements(told, evaluator, decisions, place)
+        if requirements is None
+        else list(requirements),
         **_of_neighbours(subject, n),
         **_strange(subject, measured, label, n),
         "members": measured.members(),
         "score": _score(subject, label, _rival(decision), n),
     }
-    return Explanation(sentence=sentence(found, told.budget is not None), **found)
+    within_budget = told.budget is not None or requirements is not None
+    return Explanation(sentence=sentence(found, within_budget), **found)
 
 
 def _check(rejector: Any, X: Any, i: Any, n: Any, decisions: Decisions | None) -> None:
@@ -300,6 +309,9 @@ def _of_neighbours(subject: Subject, n: int) -> dict[str, Any]:
         return found
     distances = subject.distances
     near = nearest(distances, n)
+    near = near[np.isfinite(distances[near])]
+    if not len(near):
+        return found
     rows = take_rows(subject.known.X, near)
     metric = subject.known.metric
     here, there = _set_apart(subject.row, rows, metric)
@@ -379,7 +391,7 @@ def _accepted_near(subject: Subject, label: Any) -> IntArray:
     """
     assert subject.known is not None
     own = subject.known.with_label(label)
-    own = own[subject.distances[own] > _COPY]
+    own = own[(subject.distances[own] > _COPY) & np.isfinite(subject.distances[own])]
     near = own[nearest(subject.distances[own], _CONSIDERED)]
     if len(near) and decides_alone(subject.evaluator):
         try:

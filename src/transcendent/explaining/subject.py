@@ -30,7 +30,8 @@ class Subject:
 
     ``row`` has the columns that features are named after, None if there are none; ``rows`` are those given
     with it. ``detectors`` take such rows. ``evaluator`` takes them, too, unless rows are texts: then their
-    columns are the words that the first step of the detector counts.
+    columns are the words that the first step of the detector counts. ``itself`` is the position of the object
+    among the known objects, if it is one of them.
     """
 
     evaluator: Any
@@ -40,10 +41,18 @@ class Subject:
     known: KnownObjects | None
     names: Any
     are_texts: bool = False
+    itself: int | None = None
 
     @classmethod
     def of(
-        cls, told: Rejector, evaluator: Any, X: Any, i: int, known: KnownObjects | None, names: Any
+        cls,
+        told: Rejector,
+        evaluator: Any,
+        X: Any,
+        i: int,
+        known: KnownObjects | None,
+        names: Any,
+        itself: int | None = None,
     ) -> "Subject":
         """Return the row ``i`` of ``X`` with its names and known objects; refuse other columns."""
         detectors = list(told.fitted.detectors)
@@ -51,7 +60,7 @@ class Subject:
             return cls(evaluator, [], None, None, None, None)
         row = take_rows(X, np.array([i]))
         if not has_columns(row):
-            return cls._of_text(evaluator, detectors, row, known)
+            return cls._of_text(evaluator, detectors, row, known, itself)
         given = column_names(X) if names is None else names
         given = told.fitted.feature_names if given is None else given
         if given is not None and len(given) != row.shape[1]:
@@ -60,11 +69,16 @@ class Subject:
             _check_columns(row, known)
         sparse = getattr(evaluator, "fitted_on_sparse_", sp.issparse(row))
         row, known = of_kind(row, sparse=sparse), None if known is None else known.of_kind(sparse=sparse)
-        return cls(evaluator, detectors, row, X, known, given)
+        return cls(evaluator, detectors, row, X, known, given, itself=itself)
 
     @classmethod
     def _of_text(
-        cls, evaluator: Any, detectors: list[Any], text: Any, known: KnownObjects | None
+        cls,
+        evaluator: Any,
+        detectors: list[Any],
+        text: Any,
+        known: KnownObjects | None,
+        itself: int | None,
     ) -> "Subject":
         steps, classifier = see_through(detectors[0]) if len(detectors) == 1 else ([], None)
         if not steps or not hasattr(steps[0], "get_feature_names_out"):
@@ -73,7 +87,8 @@ class Subject:
         row = canonical_rows(words.transform(text))
         known = None if known is None else known.seen_through(words)
         rest = make_pipeline(*steps[1:], classifier)
-        return cls(evaluator, [rest], row, row, known, words.get_feature_names_out(), are_texts=True)
+        names = words.get_feature_names_out()
+        return cls(evaluator, [rest], row, row, known, names, are_texts=True, itself=itself)
 
     def name(self, column: int) -> str:
         """Return the name of a column."""
@@ -81,8 +96,13 @@ class Subject:
 
     @cached_property
     def distances(self) -> FloatArray:
-        """The distance of every known object."""
-        return np.empty(0) if self.known is None else self.known.distances(self.row)
+        """The distance of every known object; infinite for the object itself."""
+        if self.known is None:
+            return np.empty(0)
+        distances = self.known.distances(self.row)
+        if self.itself is not None:
+            distances[self.itself] = np.inf
+        return distances
 
     @cached_property
     def usual(self) -> Any:

@@ -41,13 +41,15 @@ def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
 def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
     label, accepted = found["label"], found["accepted"]
     called = f"Accepted: called {label};" if accepted else f"Doubted: called {label}, but"
-    if found["votes"] is not None:
+    if found["votes"] is not None and not within_budget:
         votes, folds = found["votes"]
         needed = f" ({found['requirements'][0].needs:.0f} needed)" if found["requirements"] else ""
         return f"{called} {votes or 'none'} of {folds} folds accept{'s' if votes < 2 else ''} it{needed}"
     if not found["p_values"]:
         return f"{called} with a credibility of {found['credibility']:.3g}"
-    if [each.what for each in found["requirements"] if each.has < each.needs] == ["confidence"]:
+    short = [each.what for each in found["requirements"] if each.has < each.needs]
+    breaks_tie = within_budget and len(found["requirements"]) > 1
+    if short == ["confidence"] and not breaks_tie:
         return f"{called} another class fits too well"
     if within_budget and not accepted:
         called += " among the least trusted of its period:"

@@ -30,9 +30,11 @@ from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.disagreements import Comparisons
 from transcendent.gate.events import CursorError, Events, resume_order
+from transcendent.gate.explanations import Explanations, ItemExplainer
 from transcendent.gate.folding import Folding, list_monitors
 from transcendent.gate.following import Follower
 from transcendent.gate.intake import audit_secret, register
+from transcendent.gate.known_items import REFRESHED, KnownItems
 from transcendent.gate.metrics import Metrics
 from transcendent.gate.minutes import EVERY as FLUSHES
 from transcendent.gate.minutes import Minutes
@@ -42,6 +44,7 @@ from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.processes import EVERY, LIVE, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
+from transcendent.gate.reference import reference_of
 from transcendent.gate.repeating import Repeated
 from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import Service
@@ -151,6 +154,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.quarantine = kind(
         engine, settings.lease, settings.labels, settings.max_held, metrics.count_action
     )
+    known = KnownItems(engine, app.state.quarantine, reference_of(settings))
+    explainer = ItemExplainer(
+        engine,
+        app.state.quarantine,
+        known,
+        lambda: [*service.monitored().values(), *(each.model for each in shadows.standing)],
+        lambda number: load_stored(engine, number, settings.trusted, settings.public_key),
+    )
+    app.state.explanations = Explanations(explainer, settings.timeout)
     app.state.events = Events(engine, settings.event_context)
     app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
@@ -166,8 +178,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         Repeated("flushing comparisons", FLUSHES, comparisons.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
         Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
+        Repeated("forgetting labelled items", REFRESHED, known.forget),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
+    if service.serving is not None:
+        known.check(service.serving.model)
     gc.freeze()  # the model and modules are never garbage
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide

@@ -175,6 +175,10 @@ class GateClient:
         """Return an item with its features and history."""
         return self._get(f"/v1/quarantine/{item}")
 
+    def explain(self, item: int) -> dict[str, Any]:
+        """Return why an item was rejected or accepted, and what it is like; ``text`` has it to print."""
+        return self._get(f"/v1/quarantine/{item}/explanation")
+
     def find(self, object_id: str) -> list[dict[str, Any]]:
         """Return what became of an object, latest first: none if it was accepted or is unknown.
 

@@ -288,6 +288,11 @@ class Quarantine:
                 shown = {name: [row for row in rows if row["author"] == who] for name, rows in shown.items()}
             return {**found[0], **shown}
 
+    def hidden_from(self, who: str | None, items: list[int]) -> set[int]:
+        """Return the items whose labels by others an analyst must not see; none from an operator, None."""
+        with self._engine.connect() as connection:
+            return self._hidden_from(connection, who, items)
+
     def _hidden_from(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see."""
         return set()

@@ -11,6 +11,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
 from transcendent.gate.events import MAX_EVENTS, Cursor, Events
+from transcendent.gate.explanations import Explanations
 from transcendent.gate.export import ColumnsDifferError, export_labelled
 from transcendent.gate.metrics import CONTENT_TYPE
 from transcendent.gate.outside import OutsideLabels
@@ -41,6 +42,7 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/v1/quarantine/renew"): ANALYSTS,
     ("POST", "/v1/quarantine/release"): ANALYSTS,
     ("GET", "/v1/quarantine/{item}"): ANALYSTS,
+    ("GET", "/v1/quarantine/{item}/explanation"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/resolve"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/skip"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/undo"): ANALYSTS,
@@ -215,6 +217,13 @@ def release(quarantine: Items, caller: Who, asked: wire.Items) -> Any:
 def show(quarantine: Items, caller: Who, item: wire.ItemId) -> Any:
     """Show an item, its features and its history."""
     return quarantine.show(item, None if caller.role == "operator" else caller.name)
+
+
+@router.get("/v1/quarantine/{item}/explanation", response_model=wire.ExplainedItem)
+async def explain(request: Request, caller: Who, item: wire.ItemId) -> Any:
+    """Explain why an item was rejected or accepted, and what it is like."""
+    explanations: Explanations = request.app.state.explanations
+    return await explanations.of(item, None if caller.role == "operator" else caller.name)
 
 
 @router.post("/v1/quarantine/{item}/resolve", response_model=wire.Action)

@@ -21,6 +21,7 @@ from transcendent.gate import logs
 from transcendent.gate.app import RequestMiddleware, create_app
 from transcendent.gate.database import check_role, opened
 from transcendent.gate.model import load_model
+from transcendent.gate.reference import reference_of
 from transcendent.gate.settings import GateSettings
 
 log = structlog.get_logger("transcendent.gate")
@@ -37,6 +38,8 @@ def serve(settings: GateSettings) -> None:
         threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer cores than its machine
     given = settings.artifact
     model = None if given is None else load_model(given, settings.trusted, settings.public_key)
+    if (reference := reference_of(settings)) is not None and model is not None:
+        reference.objects(model)
     bound = bind(settings.host, settings.port, share=settings.share_port)
     logs.set_up(settings.log_level)
     app = create_app(settings, model)

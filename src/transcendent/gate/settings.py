@@ -102,6 +102,13 @@ class GateSettings(BaseSettings):
         description="Analysts who must agree before a label teaches; 2: [second opinions]"
         "(operation.md#second-opinions).",
     )
+    reference: Path | None = Field(
+        None,
+        description="A file of labelled objects that [explanations](operation.md#explanations) compare with, "
+        "besides labelled items.",
+    )
+    reference_label: str = Field("label", description="The column of `reference` with labels.")
+    reference_time: str | None = Field(None, description="The column of `reference` with times.")
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")

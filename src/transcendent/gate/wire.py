@@ -18,6 +18,7 @@ ObjectId = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID,
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,64}$")]
 Number = float | None
 Cell = bool | float | str | None
+Answer = str | int | float | bool
 Moment = Annotated[datetime, BeforeValidator(as_moment)]
 
 
@@ -255,6 +256,89 @@ class ShownItem(Item):
     history: list[Action]
     outside: list[OutsideLabelled]
     opinions: list[Opinion] = []
+
+
+class NearObject(BaseModel):
+    """A labelled object that an item is like; ``item`` is null for those of the reference file."""
+
+    item: int | None
+    position: int
+    id: str | None
+    label: Answer
+    time: str | None
+    distance: float
+
+
+class RequiredValue(BaseModel):
+    """A value that decided: what the item has, and the least that is accepted."""
+
+    what: str
+    has: float
+    needs: float
+
+
+class UnusualValue(BaseModel):
+    """An unusual value of an item; ``effect`` is how much stranger it makes the item."""
+
+    name: str
+    value: Cell
+    usual: Cell
+    n_alike: int
+    effect: float | None
+
+
+class ScorePart(BaseModel):
+    """The part of the detector's score that a feature contributes."""
+
+    name: str
+    value: Cell
+    amount: float | None
+
+
+class DetectorScore(BaseModel):
+    """The detector's score for the label against another class, and the features that make most of it."""
+
+    method: str
+    of: str
+    base_of: str
+    against: Answer
+    score: float | None
+    base: float | None
+    speak_for: list[ScorePart]
+    speak_against: list[ScorePart]
+    others: float | None
+    rest: float | None
+
+
+class ExplainedItem(BaseModel):
+    """Why an item was rejected or accepted: the attributes of an `Explanation`, and the same as ``text``.
+
+    ``notes`` say what is missing, and why.
+    """
+
+    item: int
+    object_id: str
+    model: str
+    sentence: str
+    label: Answer
+    accepted: bool
+    credibility: float
+    confidence: float
+    doubt: str | None
+    p_values: dict[str, float | None]
+    members: dict[str, dict[str, float | None]]
+    pooled: bool
+    votes: tuple[int, int] | None
+    requirements: list[RequiredValue]
+    metric: str | None
+    nearest: list[NearObject]
+    only_here: list[str]
+    only_there: list[str]
+    n_compared: int
+    strange: list[UnusualValue]
+    score: DetectorScore | None
+    notes: list[str]
+    text: str
 
 
 class ClaimedItems(BaseModel):
