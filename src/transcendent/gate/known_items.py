@@ -40,16 +40,19 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
     set_config('max_parallel_workers_per_gather', '0', true)"""
 # What is compared must have the columns; the types in the fit may differ.
 _MODELS = "SELECT id FROM model WHERE features - 'dtypes' = CAST(:columns AS jsonb) - 'dtypes'"
-# Labels that people gave, and that are the item's last action. This is the one place that leaves out labels
-# that nobody gave to the object itself: those of other systems.
+# Labels that people gave to the object itself, and that are its item's last action; not those of other
+# systems.
 _BY_PEOPLE = """
 NOT EXISTS (SELECT FROM label AS later WHERE later.item = said.item AND later.id > said.id)
     AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = said.id)"""
-# Deleted objects are neither items nor examples. All labels are listed each time, since an undo, a deletion
-# or a label that was committed late may concern any of them; only the features of new ones are read.
+# Labels that nobody gave are left out first, since one label may have had thousands of copies. Deleted
+# objects are neither items nor examples. All labels are listed each time, since an undo, a deletion or a
+# label that was committed late may concern any of them; only the features of new ones are read.
 _LISTED = f"""
 SELECT said.item, said.label FROM (
-    SELECT id, item, label FROM label WHERE action = 'label' ORDER BY id DESC LIMIT :looked_at
+    SELECT id, item, label FROM label WHERE action = 'label'
+        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = label.id)
+    ORDER BY id DESC LIMIT :looked_at
 ) AS said
 LEFT JOIN item ON item.id = said.item AND item.state = 1 LEFT JOIN example ON example.id = said.item
 WHERE coalesce(item.model, example.model) = ANY(:models) AND {_BY_PEOPLE}

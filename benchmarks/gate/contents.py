@@ -1,6 +1,6 @@
 """Print how quickly contents and copies are found in a large quarantine, and how long a label of them takes.
 
-python benchmarks/gate/copies.py                  # 300,000 items; or another number
+python benchmarks/gate/contents.py                  # 300,000 items; or another number
 
 Half of the items have one content, the others a thousand; all are found, then 50 a second arrive.
 """
