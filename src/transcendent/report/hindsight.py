@@ -68,7 +68,7 @@ def has_rows(result: Backtest | RepeatedBacktest, X: Any) -> bool:
     known = first.manifest.get("tested")
     if isinstance(X, Answers) or count_rows(X) <= first.rows.max(initial=-1):
         return False
-    return known is None or digest_rows(*indexable(X), first.rows) == known
+    return known is None or digest_rows(indexable(X)[0], first.rows) == known
 
 
 def look_back(result: Backtest | RepeatedBacktest, X: Any, names: Any = None) -> Hindsight | None:
@@ -79,7 +79,7 @@ def look_back(result: Backtest | RepeatedBacktest, X: Any, names: Any = None) ->
             "same order and of the same type."
         )
     seed, first = _first_run(result)
-    (X,) = indexable(X)
+    X = indexable(X)[0]
     name, answer = next(iter(first.answers.items()))
     rejected = np.flatnonzero(answer.rejected)  # the periods are in order
     if len(rejected) < 2:
