@@ -170,6 +170,14 @@ def test_the_budget_of_a_period_is_the_least_trusted_that_was_accepted():
     assert "least trusted" in explain(held, NEW, i).sentence
 
 
+def test_a_budget_that_accepts_some_of_equal_objects_says_so():
+    held = RejectionBudget(InductiveEvaluator(LinearSVC(), random_state=0), count=2).fit(X[:400], Y[:400])
+    copies = np.repeat(NEW[:1], 5, axis=0)
+    why = explain(held, copies, int(np.flatnonzero(held.decide(copies).rejected)[0]))
+    assert "it has as much, but the budget does not accept all that have" in str(why)
+    assert "needed)" not in why.sentence
+
+
 def test_decisions_that_were_made_before_are_explained_as_they_were():
     stream = StreamingBudget(InductiveEvaluator(LinearSVC(), random_state=0), rate=0.2, window=50)
     stream.fit(X[:400], Y[:400])

@@ -149,7 +149,10 @@ def _facts(why: "Explanation") -> Iterator[tuple[str, str]]:
         digits = ".0f" if needed.what == "votes" else ".4g"
         is_p_value = needed.what == "credibility" and why.p_values
         what = f"credibility (the p-value of {why.label})" if is_p_value else needed.what
-        yield "needed", f"{what}: at least {needed.needs:{digits}}; it has {needed.has:{digits}}"
+        has = f"{needed.has:{digits}}"
+        if needed.has == needed.needs and not why.accepted and len(why.requirements) == 1:
+            has = "as much, but the budget does not accept all that have"
+        yield "needed", f"{what}: at least {needed.needs:{digits}}; it has {has}"
 
 
 def _p_values(p_values: Mapping[Any, float]) -> str:

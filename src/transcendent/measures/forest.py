@@ -13,7 +13,7 @@ _FEW = 1 << 10
 
 
 def class_probabilities(estimator: Any, X: Any) -> FloatArray:
-    """Return ``predict_proba``; of a forest and few rows, up to ten times as fast.
+    """Return ``predict_proba``; of a forest and few rows, without its overhead per tree.
 
     The sum over trees is the same, in the same order. A forest with ``n_jobs`` sums in the order in which its
     threads end, so its own answers differ in the last digit from call to call.
