@@ -33,7 +33,8 @@ from transcendent import (
     StreamingBudget,
 )
 from transcendent.explaining import Explanation, KnownObjects, explain
-from transcendent.explaining.wording import in_words
+from transcendent.explaining.explanation import Requirement
+from transcendent.explaining.wording import in_words, sentence
 from transcendent.measures import NeighbourDistance, SecondOpinion
 
 X, y = make_classification(500, n_informative=6, flip_y=0.1, random_state=0)
@@ -167,6 +168,14 @@ def test_the_budget_of_a_period_is_the_least_trusted_that_was_accepted():
     (needed,) = explain(held, NEW, i).requirements
     assert needed.needs == decisions.credibility[decisions.accepted].min()
     assert "least trusted" in explain(held, NEW, i).sentence
+
+
+def test_a_budget_that_accepts_some_of_equal_objects_says_so():
+    held = RejectionBudget(InductiveEvaluator(LinearSVC(), random_state=0), count=2).fit(X[:400], Y[:400])
+    copies = np.repeat(NEW[:1], 5, axis=0)
+    why = explain(held, copies, int(np.flatnonzero(held.decide(copies).rejected)[0]))
+    assert "it has as much, but the budget does not accept all that have" in str(why)
+    assert "needed)" not in why.sentence
 
 
 def test_decisions_that_were_made_before_are_explained_as_they_were():
@@ -362,6 +371,58 @@ def test_a_row_with_a_gap_is_refused_as_in_deciding():
 )
 def test_shares_in_words(share, said):
     assert in_words(share, "calibration objects") == said
+
+
+@pytest.mark.parametrize(
+    ("has", "needs", "said"),
+    [
+        (0.03, 0.15, "only 3 in 100 calibration objects of that class look at least as strange (15 in 100 "),
+        (
+            0.121,
+            0.123,
+            "only 121 in 1,000 calibration objects of that class look at least as strange (123 in",
+        ),
+        (0.0, 0.004, "no calibration object of that class looks at least as strange (4 in 1,000 needed)"),
+        (
+            0.002,
+            0.1,
+            "only 2 in 1,000 calibration objects of that class look at least as strange (100 in 1,000",
+        ),
+    ],
+)
+def test_the_sentence_says_what_is_needed(has, needs, said):
+    found = {
+        "label": "malware",
+        "accepted": False,
+        "credibility": has,
+        "pooled": False,
+        "votes": None,
+        "doubt": None,
+        "p_values": {"malware": has, "goodware": 0.0},
+        "requirements": [Requirement("credibility", has, needs)],
+        "nearest": [],
+    }
+    assert f"called malware, but {said}" in sentence(found, within_budget=False)
+    alone = found | {"requirements": [Requirement("credibility", needs, needs)]}
+    assert "needed" not in sentence(alone, within_budget=False)
+
+
+def test_the_sentence_says_what_the_object_is_like():
+    labels = np.array(["goodware"] * 4 + ["malware"])
+    rows = np.array([[1.0, 1, 0, 0, 0]] * 3 + [[1, 1, 1, 0, 0], [1, 1, 0, 1, 1]])
+    found = {"accepted": True, "label": 1, "votes": None, "p_values": {}, "credibility": 1.0, "doubt": None}
+
+    def said(known, row):
+        near = [known.neighbour(j, d) for j, d in enumerate(known.distances(row))]
+        everything = {**found, "requirements": [], "nearest": near, "metric": known.metric}
+        return sentence(everything, within_budget=False)
+
+    known = KnownObjects(rows, labels, times=np.full(5, "2013-04"))
+    same = "it has the same features as goodware of 2013-04 (4 of the 5 nearest are goodware)."
+    assert said(known, rows[:1]).endswith(same)
+    assert said(KnownObjects(rows[:4], labels[:4]), np.ones((1, 5))).endswith("; closest to goodware.")
+    multiples = KnownObjects(sp.csr_matrix(rows[:4] * 3), labels[:4])
+    assert said(multiples, sp.csr_matrix(rows[:1])).endswith("; closest to goodware.")
 
 
 def test_control_characters_and_tags_in_names_are_harmless():

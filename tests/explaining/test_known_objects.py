@@ -24,6 +24,29 @@ def test_jaccard_of_zeros_and_ones(n, width, seed):
         np.testing.assert_allclose(known.distances(form(rows[-1:])), expected, atol=1e-6)
 
 
+@given(st.integers(2, 60), st.integers(1, 5), st.integers(0, 999))
+def test_copies_have_the_same_distance(n, width, seed):
+    """With few columns almost all rows have copies, and are kept once."""
+    rng = np.random.default_rng(seed)
+    rows = (rng.random((n, width)) < 0.5).astype(float)
+    known = KnownObjects(sp.csr_matrix(rows), np.zeros(n))
+    row = (rng.random((1, width)) < 0.5).astype(float)
+    shared, union = np.minimum(rows, row).sum(axis=1), np.maximum(rows, row).sum(axis=1)
+    expected = np.where(union > 0, 1 - shared / np.maximum(union, 1), 0.0)
+    np.testing.assert_allclose(known.distances(sp.csr_matrix(row)), expected, atol=1e-12)
+
+
+def test_sums_that_are_equal_by_chance_keep_rows_apart(monkeypatch):
+    class Unlucky:
+        def integers(self, low, _high, size):
+            return np.full(size, low)
+
+    rows = np.eye(8)
+    monkeypatch.setattr(np.random, "default_rng", lambda _: Unlucky())
+    known = KnownObjects(rows, np.zeros(8))
+    assert known.distances(rows[:1]).tolist() == [0.0, *[1.0] * 7]
+
+
 def test_cosine_of_other_sparse_rows():
     rows = RNG.poisson(1.0, (20, 6)).astype(float)
     known = KnownObjects(sp.csr_matrix(rows[:-1]), np.zeros(19))

@@ -28,13 +28,24 @@ def test_zeros_and_ones_are_counted_as_by_hand(seed, k):
     expected = [j for j in range(9) if row[0, j] != usual[j] and shared[j] + 0.5 <= (k + 1) / 4]
     expected.sort(key=lambda j: (shared[j], -weights[j] * (row[0, j] - usual[j])))
     for form in (np.asarray, sp.csr_matrix, pd.DataFrame):
-        found, middle = strange_columns(form(row), form(near), lambda rows: np.asarray(rows @ weights), {})
+        scored = []
+
+        def scores(rows, scored=scored):
+            scored.append(rows.shape[0])
+            return np.asarray(rows @ weights)
+
+        found, middle = strange_columns(form(row), form(near), scores, {}, 9)
         assert [each.column for each in found] == expected
         assert [each.n_alike for each in found] == shared[expected].tolist()
         effects = [weights[j] * (row[0, j] - usual[j]) for j in expected]
         assert [each.effect for each in found] == pytest.approx(effects)
         dense = middle.toarray() if sp.issparse(middle) else np.asarray(middle)
         np.testing.assert_array_equal(dense[0], usual)
+        first, _ = strange_columns(form(row), form(near), scores, {}, 2)
+        assert columns_of((first, None)) == expected[:2]
+        assert [each.effect for each in first] == pytest.approx(effects[:2])
+        ties = sum(shared[j] <= max(shared[expected[:2]]) for j in expected)
+        assert scored == [1 + len(expected), 1 + ties]  # no more than needed
 
 
 def test_a_number_that_its_other_numbers_do_not_explain():
@@ -57,7 +68,7 @@ def test_texts_gaps_and_numbers_of_one_frame():
     known = KnownObjects(near, np.zeros(25))
     off = known.expectation(0.0).deviations(row, near)
     assert set(off) == {0}  # gaps and flags are counted, not measured
-    found, usual = strange_columns(row, near, None, off)
+    found, usual = strange_columns(row, near, None, off, 5)
     assert [(each.column, each.n_alike, each.effect) for each in found] == [
         (0, 0, None),
         (1, 0, None),

@@ -18,7 +18,8 @@ from transcendent.decisions import Decisions, Rejector, declared
 from transcendent.evaluators.cross import check_quorum
 from transcendent.explaining.contributions import contributions
 from transcendent.explaining.known_objects import KnownObjects, Neighbour, nearest
-from transcendent.explaining.measured import Measured, decides_alone
+from transcendent.explaining.measured import Measured
+from transcendent.explaining.neighbourhood import accepted_near, decide_with_neighbours
 from transcendent.explaining.strangeness import strange_columns
 from transcendent.explaining.subject import Subject
 from transcendent.explaining.variants import (
@@ -29,11 +30,6 @@ from transcendent.explaining.variants import (
     plain,
 )
 from transcendent.explaining.wording import as_html, as_text, sentence
-
-_COMPARED = 25
-_CONSIDERED = 100
-_COPY = 1e-6  # distances in single precision
-_FEW = 5
 
 
 class Requirement(NamedTuple):
@@ -218,9 +214,15 @@ def explain(
     X = canonical_rows(as_rows(X))
     _check(rejector, X, i, n, decisions)
     told = declared(rejector)
-    decisions, place = (decisions, i) if decisions is not None else _decide(rejector, told, X, i)
     evaluator = told.without_budget if isinstance(rejector, Rejector) else rejector
     subject = Subject.of(told, evaluator, X, i, known, names, itself)
+    near = None
+    if decisions is not None:
+        place = i
+    elif evaluator is rejector and (together := decide_with_neighbours(subject)) is not None:
+        (decisions, near), place = together, 0
+    else:
+        decisions, place = _decide(rejector, told, X, i)
     decision = decisions[[place]]
     label = decision.labels.tolist()[0]
     measured = Measured(evaluator, take_rows(X, np.array([i])))
@@ -230,7 +232,7 @@ def explain(
         if requirements is None
         else list(requirements),
         **_of_neighbours(subject, n),
-        **_strange(subject, measured, label, n),
+        **_strange(subject, measured, label, near, n),
         "members": measured.members(),
         "score": _score(subject, label, _rival(decision), n),
     }
@@ -359,18 +361,20 @@ def _with_value(subject: Subject, j: int, rows: Any) -> str:
     return subject.name(j) if subject.known.metric != "columns" else f"{subject.name(j)} = {cell(rows, 0, j)}"
 
 
-def _strange(subject: Subject, measured: Measured, label: Any, n: int) -> dict[str, Any]:
+def _strange(
+    subject: Subject, measured: Measured, label: Any, near: IntArray | None, n: int
+) -> dict[str, Any]:
     """Return unusual values of the object, compared with accepted known objects of its label."""
     nothing: dict[str, Any] = {"n_compared": 0, "strange": []}
     if subject.known is None or subject.row is None or subject.are_texts:
         return nothing
-    near = _accepted_near(subject, label)
+    near = accepted_near(subject, label) if near is None else near
     if not len(near):
         return nothing
     rows = take_rows(subject.known.X, near)
     expectation = subject.known.expectation(label)
     deviations = {} if expectation is None else expectation.deviations(subject.row, rows)
-    found, usual = strange_columns(subject.row, rows, measured.strangeness(label), deviations)
+    found, usual = strange_columns(subject.row, rows, measured.strangeness(label), deviations, n)
     features = [
         StrangeFeature(
             subject.name(each.column),
@@ -379,28 +383,9 @@ def _strange(subject: Subject, measured: Measured, label: Any, n: int) -> dict[s
             each.n_alike,
             each.effect,
         )
-        for each in found[:n]
+        for each in found
     ]
     return {"n_compared": len(near), "strange": features}
-
-
-def _accepted_near(subject: Subject, label: Any) -> IntArray:
-    """Return the nearest known objects of a label that are accepted; if few are, all of them.
-
-    Copies of the object are left out: whatever is strange about it is strange about them.
-    """
-    assert subject.known is not None
-    own = subject.known.with_label(label)
-    own = own[(subject.distances[own] > _COPY) & np.isfinite(subject.distances[own])]
-    near = own[nearest(subject.distances[own], _CONSIDERED)]
-    if len(near) and decides_alone(subject.evaluator):
-        try:
-            decisions = subject.evaluator.decide(take_rows(subject.known.X, near))
-        except ValueError as error:
-            raise ValueError(f"known objects cannot be decided: {error}") from error
-        accepted = near[decisions.accepted & (decisions.labels == label)]
-        near = accepted if len(accepted) >= _FEW else near
-    return near[:_COMPARED]
 
 
 def _score(subject: Subject, label: Any, rival: Any, n: int) -> Score | None:

@@ -30,9 +30,9 @@ class Strange(NamedTuple):
 
 
 def strange_columns(
-    row: Any, near: Any, scores: Scores | None, deviations: Mapping[int, float]
+    row: Any, near: Any, scores: Scores | None, deviations: Mapping[int, float], n: int
 ) -> tuple[list[Strange], Any]:
-    """Return the columns with unexpected values, and the usual row of the neighbours.
+    """Return the ``n`` columns with the most unexpected values, and the usual row of the neighbours.
 
     The most unexpected come first; among equally unexpected ones, those that make the object strangest.
     ``deviations`` has the numbers of standard deviations by which values are off. Where there is none, it
@@ -45,12 +45,14 @@ def strange_columns(
     for place, column in enumerate(columns.tolist()):
         if column in deviations:
             bits[place] = -(np.log(2) + log_ndtr(-deviations[column])) / np.log(2)
-    unusual = bits >= _LEAST_BITS
+    # Effects take long, so they are found only of the first n and of those that tie with them.
+    unusual = bits >= max(_LEAST_BITS, np.sort(bits)[-n:].min(initial=np.inf))
     columns, alike, bits = columns[unusual], alike[unusual], bits[unusual]
     effects = None if scores is None else _effects(row, usual, columns, scores)
     order = np.lexsort((-bits,) if effects is None else (-effects, -bits))
     found = [
-        Strange(int(columns[j]), int(alike[j]), None if effects is None else float(effects[j])) for j in order
+        Strange(int(columns[j]), int(alike[j]), None if effects is None else float(effects[j]))
+        for j in order[:n]
     ]
     return found, usual
 

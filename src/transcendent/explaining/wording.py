@@ -2,7 +2,7 @@
 
 import html
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transcendent._utils.listing import Listing
@@ -11,6 +11,7 @@ from transcendent._utils.text import WIDTH, shorten, some, visible
 if TYPE_CHECKING:
     from transcendent.explaining.campaigns import Campaign
     from transcendent.explaining.explanation import Explanation
+    from transcendent.explaining.known_objects import Neighbour
 
 _METHODS = {
     "exact": "exact",
@@ -32,10 +33,19 @@ def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
     if not found["accepted"] and found["doubt"] in _DOUBTS:
         parts.append(_DOUBTS[found["doubt"]])
     if found["nearest"]:
-        closest = found["nearest"][0]
-        when = "" if closest.time is None else f" of {closest.time}"
-        parts.append(f"closest to {closest.label}{when}")
+        parts.append(_like(found["nearest"], found["metric"]))
     return "; ".join(parts) + "."
+
+
+def _like(nearest: "Sequence[Neighbour]", metric: str) -> str:
+    """Return what the object is like: the nearest known object, and the labels if they differ."""
+    closest, labels = nearest[0], [each.label for each in nearest]
+    when = "" if closest.time is None else f" of {closest.time}"
+    same = closest.distance == 0 and metric != "cosine"  # which is 0 for multiples, too
+    like = "it has the same features as" if same else "closest to"
+    alike = labels.count(closest.label)
+    mixed = f" ({alike} of the {len(labels)} nearest are {closest.label})" if alike < len(labels) else ""
+    return f"{like} {closest.label}{when}{mixed}"
 
 
 def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
@@ -53,10 +63,20 @@ def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:
         return f"{called} another class fits too well"
     if within_budget and not accepted:
         called += " among the least trusted of its period:"
-    only = "only " if not accepted and 0 < found["credibility"] < 0.5 else ""
+    has, needs = found["credibility"], _needed_credibility(found)
+    only = "only " if not accepted and 0 < has < 0.5 else ""
     of_class = "" if found["pooled"] else " of that class"
-    looks = in_words(found["credibility"], f"calibration objects{of_class}")
-    return f"{called} {only}{looks} at least as strange"
+    looks = in_words(has, f"calibration objects{of_class}", needs)
+    needed = "" if needs is None else f" ({_in_many(needs, _base(has, needs))} needed)"
+    return f"{called} {only}{looks} at least as strange{needed}"
+
+
+def _needed_credibility(found: Mapping[str, Any]) -> float | None:
+    """Return the threshold that a rejected object misses, if it is one of credibility."""
+    missed = [each for each in found["requirements"] if each.has < each.needs]
+    if found["accepted"] or not missed or missed[0].what != "credibility":
+        return None
+    return float(missed[0].needs)
 
 
 def _other_class(found: Mapping[str, Any]) -> Iterator[str]:
@@ -69,17 +89,32 @@ def _other_class(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{best} fits better (p-value {figure(other)} against {figure(own)})"
 
 
-def in_words(share: float, what: str) -> str:
-    """Return a share of objects as a number in a hundred or more, with a verb: 3 in 1,000 objects look."""
+def in_words(share: float, what: str, other: float | None = None) -> str:
+    """Return a share of objects as a number in a hundred or more, with a verb: 3 in 1,000 objects look.
+
+    The number is as precise as it takes to tell the share from the ``other``.
+    """
     if share <= 0:
         return f"no {what.replace('objects', 'object')} looks"
     if share >= 1:
         return f"all {what} look"
-    base = next((base for base in (100, 1000) if share * base >= 1), 10_000)
+    base = _base(share, other)
     count = round(share * base)
     if count == base:
         return f"almost all {what} look"
-    return f"{count or 'less than 1'} in {base:,} {what} look{'s' if count <= 1 else ''}"
+    return f"{_in_many(share, base)} {what} look{'s' if count <= 1 else ''}"
+
+
+def _base(share: float, other: float | None) -> int:
+    for base in (100, 1000):
+        count = round(share * base)
+        if (share * base >= 1 or share <= 0) and (other is None or count != round(other * base)):
+            return base
+    return 10_000
+
+
+def _in_many(share: float, base: int) -> str:
+    return f"{round(share * base) or 'less than 1'} in {base:,}"
 
 
 def figure(p: float) -> str:
@@ -126,15 +161,20 @@ def _facts(why: "Explanation") -> Iterator[tuple[str, str]]:
     if why.p_values:
         yield "p-values", _p_values(why.p_values)
     for name, p_values in why.members.items():
-        yield "  by", f"{name}: {_p_values(p_values)}"
+        yield "  by", f"{name} ({_p_values(p_values)})"
     for needed in why.requirements:
         digits = ".0f" if needed.what == "votes" else ".4g"
-        yield "needed", f"{needed.what} of {needed.needs:{digits}} or more; it has {needed.has:{digits}}"
+        is_p_value = needed.what == "credibility" and why.p_values
+        what = f"credibility (the p-value of {why.label})" if is_p_value else needed.what
+        has = f"{needed.has:{digits}}"
+        if needed.has == needed.needs and not why.accepted and len(why.requirements) == 1:
+            has = "as much, but the budget does not accept all that have"
+        yield "needed", f"{what}: at least {needed.needs:{digits}}; it has {has}"
 
 
 def _p_values(p_values: Mapping[Any, float]) -> str:
     ordered = sorted(p_values.items(), key=lambda each: -each[1])
-    return some([f"{label} {figure(p)}" for label, p in ordered], _MAX_NAMES)
+    return some([f"{label}: {figure(p)}" for label, p in ordered], _MAX_NAMES)
 
 
 def _listings(why: "Explanation") -> Iterator[tuple[str, Listing, list[str]]]:
@@ -151,7 +191,9 @@ def _listings(why: "Explanation") -> Iterator[tuple[str, Listing, list[str]]]:
             ]
             for each in why.strange
         ]
-        title = f"unusual values, compared with the {why.n_compared} nearest known objects of {why.label}"
+        title = (
+            f"unusual values, compared with the {why.n_compared} nearest known objects labelled {why.label}"
+        )
         yield title, Listing(["feature", "here", "usual", "alike", "makes it stranger by"], rows), []
     if why.score is not None:
         yield _of_score(why)
@@ -187,9 +229,10 @@ def _of_score(why: "Explanation") -> tuple[str, Listing, list[str]]:
         rows.append(["all other features", "", _signed(score.others)])
     if score.rest:
         rows.append(["not explained by single features", "", _signed(score.rest)])
-    rows.append([_BASES[score.base_of], "", _signed(score.base)])
+    rows.append([f"start: {_BASES[score.base_of]}", "", _signed(score.base)])
     rows.append([f"= {score.of}", "", _signed(score.score)])
-    title = f"what speaks for {why.label} (+) and for {score.against} (-), {_METHODS[score.method]}"
+    sides = f"{why.label} (+) and for {score.against} (-)"
+    title = f"what speaks for {sides} in the detector's score, {_METHODS[score.method]}"
     return title, Listing(["feature", "value", "amount"], rows), []
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from transcendent._utils.arrays import FloatArray
 from transcendent.errors import MeasureError
 from transcendent.measures.base import OutputMeasure
+from transcendent.measures.forest import class_probabilities
 
 
 class Probability(OutputMeasure):
@@ -25,7 +26,7 @@ class Probability(OutputMeasure):
         """Return negated class probabilities."""
         if not hasattr(estimator, "predict_proba"):
             raise MeasureError(f"{type(estimator).__name__} has no predict_proba; use another measure.")
-        return -np.asarray(estimator.predict_proba(X), dtype=np.float64)
+        return -class_probabilities(estimator, X)
 
 
 class ProbabilityMargin(Probability):
