@@ -14,6 +14,7 @@ from typer import Argument, Option
 from transcendent._utils.extras import extra
 from transcendent._utils.text import counted
 from transcendent.cli import (
+    campaigns,
     console,
     events,
     learning,
@@ -289,6 +290,9 @@ def export_quarantine(
     teach: Annotated[
         bool, Option("--teach", help="Only labels that may teach: with second opinions, agreed ones.")
     ] = False,
+    inferred: Annotated[
+        bool, Option("--inferred", help="Also labels that nobody gave: of copies and campaigns.")
+    ] = False,
     database: Database = None,
 ) -> None:
     """Write labelled objects as Parquet, to learn from."""
@@ -308,7 +312,7 @@ def export_quarantine(
     if start is not None and opinions > 1:
         raise UsageError("--since cannot be combined with --teach: analysts agree later than they label.")
     with opened(settings.database.get_secret_value()) as engine, outputs.writing(out):
-        n = export_labelled(engine, out, model=model, since=start, opinions=opinions)
+        n = export_labelled(engine, out, model=model, since=start, opinions=opinions, inferred=inferred)
     console.say(f"{counted(n, 'labelled object')} written to {out}")
     if settings.opinions > opinions:
         console.say("note: not all of them may teach: --teach writes those that two analysts agree on.")
@@ -366,6 +370,7 @@ def drop_quarantine(
             )
 
 
+_command(app)(campaigns.campaigns)
 _command(app)(retention.tidy)
 _command(app)(retention.delete)
 _command(app)(watching.monitors)
