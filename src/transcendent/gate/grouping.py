@@ -99,11 +99,11 @@ def group_all(given: list[GroupedContents]) -> list[list[FoundCampaign]]:
 
 def group(given: GroupedContents) -> list[FoundCampaign]:
     """Return the campaigns of two or more contents."""
-    from transcendent.explaining import content_keys, find_campaigns
-
     if len(given.features) < 2:
         return []
     rows = _rows(given)
+    from transcendent.explaining import content_keys, find_campaigns
+
     keys = content_keys(rows).tolist()
     before = {key: name for key, name in zip(keys, given.campaigns, strict=True) if name is not None}
     # No key is like these, so that they match nothing; ids that are in use are not given again.
