@@ -147,9 +147,9 @@ class TestQuarantine:
         n = len(items)
         assert counted == {
             "waiting": n - 1, "audit": 0, "rejected": n - 1, "skipped": 0, "copies": 0, "held": n - 1,
-            "labelled": 1, "closed": 0, "over": 0,
+            "labelled": 1, "closed": 0, "over": 0, "campaigns": 0, "in_campaigns": 0,
         }  # fmt: skip
-        assert f"waiting   {n - 1}" in run("quarantine", "show").stdout
+        assert f"waiting       {n - 1}" in run("quarantine", "show").stdout
 
     def test_show_an_item(self, run, given, items):
         shown = json.loads(run("quarantine", "show", items[0], "--json").stdout)

@@ -231,6 +231,8 @@ def test_an_empty_quarantine_has_nothing_and_nobody_holds_anything(quarantine):
         "labelled": 0,
         "closed": 0,
         "over": 0,
+        "campaigns": 0,
+        "in_campaigns": 0,
     }
 
 
@@ -504,6 +506,8 @@ def test_counts_are_of_all_states(quarantine, fill):
         "closed": 0,
         "labelled": 3,
         "over": 0,
+        "campaigns": 0,
+        "in_campaigns": 0,
     }
     quarantine.undo("ann", claimed[3])
     assert quarantine.counts()["audit"] == 1

@@ -14,6 +14,7 @@ from typer import Argument, Option
 from transcendent._utils.extras import extra
 from transcendent._utils.text import counted
 from transcendent.cli import (
+    campaigns,
     console,
     events,
     learning,
@@ -306,6 +307,9 @@ def export_quarantine(
     teach: Annotated[
         bool, Option("--teach", help="Only labels that may teach: with second opinions, agreed ones.")
     ] = False,
+    inferred: Annotated[
+        bool, Option("--inferred", help="Also labels that nobody gave: of copies and campaigns.")
+    ] = False,
     database: Database = None,
 ) -> None:
     """Write labelled objects as Parquet, to learn from."""
@@ -325,7 +329,7 @@ def export_quarantine(
     if start is not None and opinions > 1:
         raise UsageError("--since cannot be combined with --teach: analysts agree later than they label.")
     with opened(settings.database.get_secret_value()) as engine, outputs.writing(out):
-        n = export_labelled(engine, out, model=model, since=start, opinions=opinions)
+        n = export_labelled(engine, out, model=model, since=start, opinions=opinions, inferred=inferred)
     console.say(f"{counted(n, 'labelled object')} written to {out}")
     if settings.opinions > opinions:
         console.say("note: not all of them may teach: --teach writes those that two analysts agree on.")
@@ -383,6 +387,7 @@ def drop_quarantine(
             )
 
 
+_command(app)(campaigns.campaigns)
 _command(app)(retention.tidy)
 _command(app)(retention.delete)
 _command(app)(watching.monitors)

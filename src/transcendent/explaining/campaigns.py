@@ -16,6 +16,7 @@ from transcendent._utils.text import as_percent, counted, shorten, some, visible
 from transcendent.explaining.content import Content
 from transcendent.explaining.distances import JaccardIndex, connected_within
 from transcendent.explaining.wording import campaign_as_html
+from transcendent.explaining.splitting import CONTESTED, label_numbers, split_by_label
 
 _ID_LENGTH = 12
 _RARE = 0.05
@@ -234,6 +235,7 @@ def find_campaigns(
     names: Any = None,
     before: "Campaigns | Mapping[str, str] | None" = None,
     reference: Any = None,
+    labels: Any = None,
 ) -> Campaigns:
     """Find the objects that belong together, such as a day's rejects.
 
@@ -263,6 +265,9 @@ def find_campaigns(
         The campaigns found earlier.
     reference : rows like those of X, or None
         The rest of the world, with which each campaign's features are compared; by default the other objects.
+    labels : sequence of n labels or None
+        Labels that are known, None for the others. A group with different labels is split: each content goes
+        to the nearest one with a label. A content that has two labels is in no campaign.
 
     Returns
     -------
@@ -295,7 +300,8 @@ def find_campaigns(
     unique, members = content[first], rows_by_code(codes, max(1, len(first)))
     binary = unique.are_binary()
     earlier = before.id_of_key if isinstance(before, Campaigns) else dict(before or {})
-    chosen = _choose(unique, _group(unique, binary, distance), counts, earlier)
+    known = label_numbers(labels, codes, len(first))
+    chosen = _choose(unique, _group(unique, binary & (known != CONTESTED), distance, known), counts, earlier)
     matches = _match([unique.keys[contents].tolist() for contents in chosen], earlier)
     features = _features(unique, chosen, counts, _names(X, names, content), reference)
     campaigns = []
@@ -342,16 +348,17 @@ class _Match(NamedTuple):
     merged: tuple[str, ...]
 
 
-def _group(unique: Content, binary: Any, distance: float) -> IntArray:
-    """Return the number of each content's group."""
-    groups = np.arange(len(unique))
+def _group(unique: Content, binary: Any, distance: float, labels: IntArray) -> IntArray:
+    """Return the number of each content's group; -1 for contents that are left out."""
+    groups = np.where(labels == CONTESTED, -1, np.arange(len(unique)))
     if distance > 0 and binary.any():
         rows = np.flatnonzero(binary)
         # Each component is named by its first content, whose number no other group has.
+        contents = unique.binary(rows)
         _, first, codes = np.unique(
-            connected_within(unique.binary(rows), distance), return_index=True, return_inverse=True
+            connected_within(contents, distance), return_index=True, return_inverse=True
         )
-        groups[rows] = rows[first[codes]]
+        groups[rows] = rows[split_by_label(contents, first[codes], labels[rows])]
     return groups
 
 
@@ -363,7 +370,8 @@ def _choose(unique: Content, groups: IntArray, counts: IntArray, earlier: dict[s
     is_known = np.bincount(codes, weights=known, minlength=len(names)) > 0
     contents = rows_by_code(codes, len(names)) if len(names) else []
     order = np.argsort(-sizes, kind="stable")
-    return [contents[group] for group in order if sizes[group] > 1 or is_known[group]]
+    wanted = (names >= 0) & ((sizes > 1) | is_known)
+    return [contents[group] for group in order if wanted[group]]
 
 
 def _match(keys: list[list[str]], earlier: dict[str, str]) -> list[_Match]:

@@ -23,6 +23,9 @@ from starlette.requests import ClientDisconnect
 from transcendent import __version__
 from transcendent.gate.access import BadTokenError, Tokens, UncheckedError
 from transcendent.gate.bodies import RefusedError
+from transcendent.gate.campaign_labels import CampaignLabels
+from transcendent.gate.campaigns import LOOKS as GROUPS
+from transcendent.gate.campaigns import Grouping
 from transcendent.gate.contents import EVERY as LOOKS
 from transcendent.gate.contents import Contents
 from transcendent.gate.database import connect, prepare
@@ -163,6 +166,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         lambda number: load_stored(engine, number, settings.trusted, settings.public_key),
     )
     app.state.explanations = Explanations(explainer, settings.timeout)
+    app.state.campaigns = CampaignLabels(engine, settings.opinions, metrics.count_action)
     app.state.events = Events(engine, settings.event_context)
     app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
@@ -172,6 +176,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     folding = Folding(engines.following, service.monitored, settings.promised_error, engine)
     to_follow = Events(engines.following, settings.event_context)
     webhooks = [Webhook(engines.following, to_follow, each) for each in settings.webhooks]
+    grouping = Grouping(engine, settings.opinions)
     repeated = [
         _serve_models(app.state.model, service, settings, engines, process, shadows),
         Repeated("flushing counts", FLUSHES, minutes.flush),
@@ -179,6 +184,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         Repeated("monitors", FLUSHES, folding.fold_closed),
         Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
         Repeated("forgetting labelled items", REFRESHED, known.forget),
+        Repeated("campaigns", GROUPS, grouping.work),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
     if service.serving is not None:
@@ -187,6 +193,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     gc.set_threshold(50_000, 20, 20)  # requests have no cycles, so collections find little
     sys.setswitchinterval(0.001)  # the event loop waits less for threads that decide
     yield
+    grouping.stop()
     for webhook in webhooks:
         webhook.stop()
     for each in repeated:

@@ -132,16 +132,25 @@ class GateClient:
         """Count the items that wait, are held, have labels and are closed, and the objects over a cap."""
         return self._get("/v1/quarantine")
 
-    def claim(self, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> dict[str, Any]:
-        """Hold up to ``count`` items; those that you have skipped only if ``skipped``.
+    def claim(
+        self,
+        count: int | None = None,
+        *,
+        skipped: bool = False,
+        opinions: bool = False,
+        campaign: str | None = None,
+    ) -> dict[str, Any]:
+        """Hold up to ``count`` items, by default one; those that you have skipped only if ``skipped``.
 
-        With ``opinions``, hold items that others have labelled, to give a second opinion.
+        With ``opinions``, hold items that others have labelled, to give a second opinion. With ``campaign``,
+        hold members of it that chance draws, by default three.
 
         The answer has these ``items``, and in ``room`` the number of further items that you may hold: at 0,
         label, skip or release some first. If there are fewer items than requested, ``held`` is the number
         that others hold, and ``next_free`` is when the first of those leases ends.
         """
-        given = {"count": count, "skipped": skipped} | ({"opinions": True} if opinions else {})
+        given: dict[str, Any] = {"skipped": skipped} | ({"opinions": True} if opinions else {})
+        given |= {name: each for name, each in (("count", count), ("campaign", campaign)) if each is not None}
         return self._post("/v1/quarantine/claim", given)
 
     def held(self) -> list[dict[str, Any]]:
@@ -171,6 +180,24 @@ class GateClient:
         """Take back the last label or skip of an item."""
         return self._post(f"/v1/quarantine/{item}/undo", {"note": note})
 
+    def campaigns(self) -> list[dict[str, Any]]:
+        """Return the campaigns that wait, those with the most items for each look first; at most 100."""
+        return list(self._request("GET", "/v1/campaigns").json())
+
+    def resolve_campaign(
+        self, campaign: str, label: Any, *, reason: str | None = None, note: str | None = None
+    ) -> dict[str, Any]:
+        """Label the members of a campaign that wait; their number is in ``items``.
+
+        Before that, the members that ``claim(campaign=...)`` gives have to be labelled, all alike.
+        """
+        given = {"label": str(label), "reason": reason, "note": note}
+        return self._post(f"/v1/campaigns/{campaign}/resolve", given)
+
+    def undo_campaign(self, campaign: str) -> dict[str, Any]:
+        """Take back the labels that members of a campaign got together."""
+        return self._post(f"/v1/campaigns/{campaign}/undo", None)
+
     def show(self, item: int) -> dict[str, Any]:
         """Return an item with its features and history."""
         return self._get(f"/v1/quarantine/{item}")
@@ -191,15 +218,19 @@ class GateClient:
                 return []
             raise
 
-    def labelled(self, *, model: str = "", since: str | None = None, teach: bool = False) -> bytes:
+    def labelled(
+        self, *, model: str = "", since: str | None = None, teach: bool = False, inferred: bool = False
+    ) -> bytes:
         """Return labelled objects as the bytes of a Parquet file, for `read_labelled`.
 
         ``model`` is the digest of a model, or how it begins; by default all, if their columns are equal.
         ``since`` is an ISO date or time: only objects labelled then or later are returned. With ``teach``,
         those whose label may teach: if the gate wants second opinions, the ones that two analysts agree on.
+        With ``inferred``, also those whose label nobody gave: copies and members of campaigns.
         """
         given = {"model": model} | ({} if since is None else {"since": since})
         given |= {"teach": "true"} if teach else {}
+        given |= {"inferred": "true"} if inferred else {}
         return bytes(self._request("GET", "/v1/labelled", params=given).content)
 
     def label(

@@ -275,6 +275,7 @@ _NEEDED = {
     "event": ("SELECT", "UPDATE"),
     "event_order": ("SELECT", "UPDATE"),
     "example": ("SELECT",),
+    "grouped": ("SELECT", "UPDATE"),
     "identity": ("SELECT", "INSERT", "DELETE"),
     "inferred": ("SELECT", "INSERT"),
     "item": ("SELECT", "INSERT", "UPDATE"),

@@ -46,8 +46,9 @@ WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids)
 """
 # Reasons can be deleted, events cannot: they name the labels that have them.
 _REASONS = {
-    "labels": """SELECT told.id, reason, source FROM unnest(CAST(:ids AS bigint[])) AS told (id)
-        LEFT JOIN remark ON remark.label = told.id LEFT JOIN outside_label ON action = told.id""",
+    "labels": """SELECT told.id, reason, source, how AS inferred
+        FROM unnest(CAST(:ids AS bigint[])) AS told (id) LEFT JOIN remark ON remark.label = told.id
+        LEFT JOIN outside_label ON action = told.id LEFT JOIN inferred ON inferred.label = told.id""",
     "outside": "SELECT outside AS id, reason FROM outside_reason WHERE outside = ANY(:ids)",
 }
 # A new webhook begins at a transaction of which it has read nothing yet.
@@ -189,7 +190,7 @@ def _place(row: Any) -> Cursor:
 
 
 def _with_reasons(connection: Connection, rows: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the details of events, with reasons that still exist, and sources of other systems' labels."""
+    """Return the details of events, with what is known of their labels: reason, source, how inferred."""
     details = [dict(row["detail"]) for row in rows]
     for table, sql in _REASONS.items():
         named = {i: each.pop(table) for i, each in enumerate(details) if table in each}

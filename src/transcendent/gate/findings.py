@@ -23,6 +23,7 @@ _TITLES = {
     "deployed": "Deployment changed",
     "alarm": "Alarm of a monitor",
     "outside": "Labelled by another system",
+    "inferred": "Labelled by inference from other objects",
 }
 _CREATED, _UPDATED, _CLOSED = 1, 2, 3  # activities of an OCSF finding
 _NEW, _IN_PROGRESS, _RESOLVED = 1, 2, 4  # its status
@@ -145,6 +146,8 @@ def _title(event: dict[str, Any]) -> str:
     kind: str = event["type"]
     if kind == "labelled" and "source" in event["data"]:  # of another system, which settled the item
         kind = "outside"
+    if kind == "labelled" and "inferred" in event["data"]:
+        kind = "inferred"
     return _TITLES.get(kind, kind)
 
 
@@ -152,6 +155,8 @@ def _message(event: dict[str, Any]) -> str:
     title, data = _title(event), event["data"]
     if "source" in data:
         title += f" ({data['source']})"
+    if "inferred" in data:
+        title += f" ({data['inferred']})"
     return f"{title}: object {data['object_id']}" if "object_id" in data else title
 
 

@@ -12,8 +12,8 @@ from transcendent.gate.intake import COPY, REJECTED
 
 _INFER = """
 WITH written AS (
-    INSERT INTO label (item, action, label, author)
-    SELECT item, 'label', :label, :who FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
+    INSERT INTO label (item, action, label, reason, note, author)
+    SELECT item, 'label', :label, :reason, :note, :who FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
     RETURNING id, item
 ), marked AS (
     INSERT INTO inferred (label, item, how, sources) SELECT id, item, :how, :sources FROM written
@@ -47,28 +47,43 @@ _FORGET = """
 UPDATE content SET label = NULL, labelled = NULL FROM item_content AS known
 WHERE known.item = :item AND content.key = known.key AND labelled = :item
 """
-# Only labels that still stand: people may have labelled some of the items since.
-_TAKE_BACK = """
+STANDS = "item.state = 1 AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)"
+"""Whether an inferred label is still that of its item: people may have labelled it since."""
+_TAKE_BACK = f"""
 WITH chosen AS (
     SELECT item.id FROM inferred JOIN item ON item.id = inferred.item
-    WHERE inferred.sources @> ARRAY[CAST(:source AS bigint)] AND item.state = 1
-        AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)
+    WHERE inferred.sources && CAST(:sources AS bigint[]) AND inferred.how = ANY(:how) AND {STANDS}
     ORDER BY item.id FOR UPDATE OF item
 ), history AS (
     INSERT INTO label (item, action, author) SELECT id, 'undo', :who FROM chosen
 )
 UPDATE item SET state = 0 FROM chosen WHERE item.id = chosen.id
 """
+# What another label of objects with the same features followed from, as a member of a campaign.
+_DISPROVED = """
+SELECT DISTINCT unnest(inferred.sources) FROM item_content AS own
+JOIN item_content AS known ON known.key = own.key JOIN inferred ON inferred.item = known.item
+JOIN label ON label.id = inferred.label
+WHERE own.item = :item AND inferred.how = 'campaign' AND label.label <> :label
+"""
 
 
 def infer(
-    connection: Connection, items: Sequence[int], label: str, who: str, how: str, sources: Sequence[int]
+    connection: Connection,
+    items: Sequence[int],
+    label: str,
+    who: str,
+    how: str,
+    sources: Sequence[int],
+    *,
+    reason: str | None = None,
+    note: str | None = None,
 ) -> None:
     """Give items, which are locked and wait, a label that follows from others."""
     if not items:
         return
     given = {"items": list(items), "label": label, "who": who, "how": how, "sources": list(sources)}
-    connection.execute(text(_INFER), given)
+    connection.execute(text(_INFER), {**given, "reason": reason, "note": note})
     connection.execute(text(_NO_OPINION), given)
 
 
@@ -94,4 +109,16 @@ def label_copies(connection: Connection, item: int, action: int, label: str, who
 def take_back(connection: Connection, item: int, action: int, who: str) -> int:
     """Take back the labels that follow from one of an item, and return their number."""
     connection.execute(text(_FORGET), {"item": item})
-    return connection.execute(text(_TAKE_BACK), {"source": action, "who": who}).rowcount
+    return take_back_all(connection, [action], who, ["copy", "campaign", "settled"])
+
+
+def take_back_all(connection: Connection, sources: Sequence[int], who: str, how: Sequence[str]) -> int:
+    """Take back the labels that follow from others in some ways, and return their number."""
+    given = {"sources": list(sources), "who": who, "how": list(how)}
+    return connection.execute(text(_TAKE_BACK), given).rowcount
+
+
+def disprove(connection: Connection, item: int, label: str, who: str) -> int:
+    """Take back what was inferred for a campaign if a person gives one of these objects another label."""
+    sources = connection.execute(text(_DISPROVED), {"item": item, "label": label}).scalars().all()
+    return take_back_all(connection, sources, who, ["campaign"]) if sources else 0

@@ -170,10 +170,18 @@ class SecondOpinions(Quarantine):
     While an item wants another opinion, analysts see no label of it but their own.
     """
 
-    def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
+    def claim(
+        self,
+        who: str,
+        count: int = 1,
+        *,
+        skipped: bool = False,
+        opinions: bool = False,
+        campaign: str | None = None,
+    ) -> Claimed:
         """Hold up to ``count`` free items or, with ``opinions``, items that want another opinion."""
         if not opinions:
-            return super().claim(who, count, skipped=skipped)
+            return super().claim(who, count, skipped=skipped, campaign=campaign)
         with self._engine.begin() as connection:
             room = self._room_for_opinions(connection, who, count)
             items = self._wanted(connection, who, min(count, room))

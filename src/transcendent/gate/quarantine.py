@@ -7,7 +7,6 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,15 +15,15 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
-from transcendent.gate.features import decode
-from transcendent.gate.inferring import label_copies, remember, take_back
+from transcendent.gate.inferring import disprove, label_copies, remember, take_back
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
+from transcendent.gate.item_features import features_of
+from transcendent.gate.members import campaigns_of, claim_members, count_members, exists
 from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
 MAX_CLAIMED = 100
-_MAX_NAMED = 200
 
 # The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
 # LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
@@ -167,14 +166,27 @@ class Quarantine:
         self._acted = acted
         self._engine, self._lease, self._labels, self._max_held = engine, lease, list(labels), max_held
 
-    def claim(self, who: str, count: int = 1, *, skipped: bool = False, opinions: bool = False) -> Claimed:
-        """Hold up to ``count`` free items; without ``skipped``, none that the analyst has skipped."""
+    def claim(
+        self,
+        who: str,
+        count: int = 1,
+        *,
+        skipped: bool = False,
+        opinions: bool = False,
+        campaign: str | None = None,
+    ) -> Claimed:
+        """Hold up to ``count`` free items, of any or of one campaign, unless the analyst has skipped them."""
         if opinions:
             raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
             room = self._room(connection, who, count)
             given = {"who": who, "count": min(count, room), "skipped": skipped}
-            ids = list(connection.execute(text(_CLAIM), given).scalars())
+            if campaign is None:
+                ids = list(connection.execute(text(_CLAIM), given).scalars())
+            elif exists(connection, campaign):
+                ids = claim_members(connection, campaign, given)
+            else:
+                raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
             self._hold(connection, who, ids)
             held, next_free = 0, None
             if len(ids) < count:
@@ -236,6 +248,7 @@ class Quarantine:
             written = write_action(connection, item, "label", who, label=label, reason=reason, note=note)
             if label in map(str, state["classes"]):
                 remember(connection, item, label)
+                disprove(connection, item, label, who)
             if not state["accepted"]:
                 label_copies(connection, item, written["id"], label, who)
         self._acted("label", who, label)
@@ -350,6 +363,7 @@ class Quarantine:
             connection.execute(text(_BY_INDEX))
             held, _ = connection.execute(text(_HELD)).one()
             over = connection.execute(text(_OVER)).scalar_one()
+            members = count_members(connection)
         waiting = {tier: n for state, tier, n in rows if state == 0}
         return {
             "waiting": sum(waiting.values()),
@@ -361,6 +375,7 @@ class Quarantine:
             "labelled": sum(n for state, _, n in rows if state == 1),
             "closed": sum(n for state, _, n in rows if state == 2),
             "over": over,
+            **members,
         }
 
     def queue(self) -> tuple[dict[int, int], dict[int, float]]:
@@ -400,6 +415,7 @@ def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
     models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
     layouts = {digest: Layout.described(features) for digest, features in models}
+    campaigns = campaigns_of(connection, ids)
     for row in rows:
         item = {name: row[name] for name in row if name not in ("features", "shown", "state", "rank")}
         item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
@@ -409,43 +425,11 @@ def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
         item["context"] = None if row["context"] is None else orjson.loads(row["context"])
         item["audit"] = row["accepted"] and row["rank"] < 1  # others were kept because a shadow disagreed
         item["labelled"], item["closed"] = row["state"] == 1, row["state"] == 2
+        item["campaign"] = campaigns.get(row["id"])
         layout, encoded = layouts[row["model"]], bytes(row["features"])
-        of_item = _scores(layout, encoded, row["shown"]) if layout.scores else _features(layout, encoded)
+        of_item = features_of(layout, encoded, row["shown"])
         shown.append(item | of_item)
     return shown
-
-
-def _features(layout: Layout, encoded: bytes) -> dict[str, Any]:
-    """Return the features of an item: all by name, or if there are many those that are not zero."""
-    positions, values = (each.tolist() for each in decode(encoded))
-    found: dict[str, Any] = dict.fromkeys(("positions", "values", "scores", "features"))
-    if layout.names is None:
-        return found | {"positions": positions, "values": values, "more_features": 0}
-    if layout.width <= _MAX_NAMED:
-        known = dict(zip(positions, values, strict=True))
-        positions, values = range(layout.width), [known.get(place, 0.0) for place in range(layout.width)]
-    left_out = max(0, len(positions) - _MAX_NAMED)
-    named = dict(zip((layout.names[position] for position in positions[:_MAX_NAMED]), values, strict=False))
-    for name, value in named.items():
-        if value != value:
-            named[name] = None
-        elif layout.kinds.get(name) == "boolean" and value is not None:
-            named[name] = bool(value)
-    return found | {"features": named, "more_features": left_out}
-
-
-def _scores(layout: Layout, encoded: bytes, sent: str | None) -> dict[str, Any]:
-    """Return the scores of an item by column, and the features that were sent to be shown."""
-    positions, values = decode(encoded)
-    known = dict(zip(positions.tolist(), values.tolist(), strict=True))
-    scores = {name: known.get(place, 0.0) for place, name in enumerate(layout.names or ())}
-    features = {} if sent is None else orjson.loads(sent)
-    return {
-        **dict.fromkeys(("positions", "values")),
-        "scores": {name: scores[name] for name in layout.scores},
-        "features": None if sent is None else dict(islice(features.items(), _MAX_NAMED)),
-        "more_features": max(0, len(features) - _MAX_NAMED),
-    }
 
 
 def locked_item(connection: Connection, item: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from transcendent.gate import wire
 from transcendent.gate.access import BadTokenError, Caller, Role, Tokens
+from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.events import MAX_EVENTS, Cursor, Events
 from transcendent.gate.explanations import Explanations
 from transcendent.gate.export import ColumnsDifferError, export_labelled
@@ -46,6 +47,9 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/v1/quarantine/{item}/resolve"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/skip"): ANALYSTS,
     ("POST", "/v1/quarantine/{item}/undo"): ANALYSTS,
+    ("GET", "/v1/campaigns"): ANALYSTS,
+    ("POST", "/v1/campaigns/{campaign}/resolve"): ANALYSTS,
+    ("POST", "/v1/campaigns/{campaign}/undo"): ANALYSTS,
     ("GET", "/v1/labelled"): OPERATORS,
     ("GET", "/v1/events"): OPERATORS,
     ("POST", "/v1/labels"): LABELLERS,
@@ -190,9 +194,8 @@ def count(quarantine: Items, _: Who) -> Any:
 @router.post("/v1/quarantine/claim", response_model=wire.ClaimedItems)
 def claim(quarantine: Items, caller: Who, asked: wire.Claim) -> Any:
     """Hold free items for the time of a lease."""
-    return quarantine.claim(
-        caller.name, asked.count, skipped=asked.skipped, opinions=asked.opinions
-    )._asdict()
+    given = asked.model_dump(include={"skipped", "opinions", "campaign"})
+    return quarantine.claim(caller.name, asked.count, **given)._asdict()
 
 
 @router.get("/v1/quarantine/held", response_model=list[wire.Item])
@@ -244,6 +247,34 @@ def undo(quarantine: Items, caller: Who, item: wire.ItemId, asked: wire.Undo) ->
     return quarantine.undo(caller.name, item, note=asked.note, anyone=caller.role == "operator")
 
 
+def _campaigns(request: Request) -> CampaignLabels:
+    campaigns: CampaignLabels = request.app.state.campaigns
+    return campaigns
+
+
+Campaigns = Annotated[CampaignLabels, Depends(_campaigns)]
+
+
+@router.get("/v1/campaigns", response_model=list[wire.ListedCampaign])
+def list_campaigns(campaigns: Campaigns, _: Who) -> Any:
+    """List the campaigns that wait, those with the most items for each look first."""
+    return campaigns.list()
+
+
+@router.post("/v1/campaigns/{campaign}/resolve", response_model=wire.CampaignLabelled)
+def resolve_campaign(
+    campaigns: Campaigns, caller: Who, campaign: wire.CampaignId, asked: wire.Resolve
+) -> Any:
+    """Label the members of a campaign of which enough, drawn by chance, were opened and are alike."""
+    return campaigns.resolve(caller.name, campaign, asked.label, reason=asked.reason, note=asked.note)
+
+
+@router.post("/v1/campaigns/{campaign}/undo", response_model=wire.CampaignLabelled)
+def undo_campaign(campaigns: Campaigns, caller: Who, campaign: wire.CampaignId) -> Any:
+    """Take back the labels of a campaign's members: the caller's own, or anyone's for operators."""
+    return campaigns.undo(caller.name, campaign, anyone=caller.role == "operator")
+
+
 @router.get("/v1/objects/{object_id:path}", response_model=list[wire.KeptObject])
 def find(quarantine: Items, caller: Who, object_id: wire.ObjectId) -> Any:
     """Show what became of an object: of the caller's own for clients, of any sender's for others."""
@@ -280,18 +311,20 @@ def labelled(
     model: wire.Digest = "",
     since: wire.Moment | None = None,
     teach: bool = False,
+    inferred: bool = False,
 ) -> StreamingResponse:
     """Return labelled objects as a Parquet file: those of a model, or of all if their columns are equal.
 
     With ``since``, only those labelled at a date or time, or later. With ``teach``, only those whose label
-    may teach.
+    may teach. With ``inferred``, also those whose label nobody gave: it follows from others.
     """
     opinions = request.app.state.settings.opinions if teach else 1
     if since is not None and opinions > 1:
         raise HTTPException(422, "with second opinions, send either teach or since: agreement comes later.")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - deleted with the last reference to it
     try:
-        export_labelled(request.app.state.engine, file, model=model, since=since, opinions=opinions)
+        given: dict[str, Any] = {"model": model, "since": since, "opinions": opinions, "inferred": inferred}
+        export_labelled(request.app.state.engine, file, **given)
     except ColumnsDifferError as error:
         raise HTTPException(422, str(error)) from None
     size = file.seek(0, os.SEEK_END)

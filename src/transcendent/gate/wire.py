@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from transcendent._utils.dates import as_moment
 from transcendent.gate.features import LONGEST_ID
+from transcendent.gate.members import LOOKS_NEEDED
 from transcendent.gate.quarantine import LONGEST_LABEL, LONGEST_NOTE, MAX_CLAIMED
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
@@ -15,6 +16,7 @@ Short = Annotated[str, StringConstraints(max_length=LONGEST_LABEL, pattern=_PRIN
 Note = Annotated[str, StringConstraints(max_length=LONGEST_NOTE, pattern=r"^[^\x00]*$")]
 ItemId = Annotated[int, Field(ge=0, lt=2**63)]
 ObjectId = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_ID, pattern=_PRINTABLE)]
+CampaignId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f-]{1,64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,64}$")]
 Number = float | None
 Cell = bool | float | str | None
@@ -126,12 +128,22 @@ class ProblemDetails(BaseModel):
 class Claim(Message):
     """The number of items to claim, and whether to include those that the caller has skipped.
 
-    With ``opinions``, items that have a label and want the opinion of another analyst.
+    With ``opinions``, items that have a label and want the opinion of another analyst. With ``campaign``,
+    members of it that chance draws, of contents that have no label; by default three.
     """
 
     count: int = Field(1, ge=1, le=MAX_CLAIMED)
     skipped: bool = False
     opinions: bool = False
+    campaign: CampaignId | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Claim":
+        if self.opinions and self.campaign is not None:
+            raise ValueError("give one of opinions and campaign")
+        if self.campaign is not None and "count" not in self.model_fields_set:
+            self.count = LOOKS_NEEDED
+        return self
 
 
 class Items(Message):
@@ -190,6 +202,15 @@ class Action(BaseModel):
     inferred: str | None = None
 
 
+class CampaignOfItem(BaseModel):
+    """The campaign of an item: how many contents it has, and how many that chance draws are opened."""
+
+    id: str
+    contents: int
+    opened: int
+    needed: int
+
+
 class Item(BaseModel):
     """An object in the quarantine.
 
@@ -227,6 +248,7 @@ class Item(BaseModel):
     context: dict[str, Any] | None
     seen_at: datetime | None
     copies: int = 0
+    campaign: CampaignOfItem | None = None
 
 
 class OutsideLabelled(BaseModel):
@@ -378,7 +400,8 @@ class QueueCounts(BaseModel):
 
     Copies wait with another item, which has the same features, and get its label.
     Items that are held for a second opinion have a label, and count as held, too.
-    ``over`` is the number of rejected objects that were not kept, because of `max_kept`.
+    ``over`` is the number of rejected objects that were not kept, because of `max_kept`. ``in_campaigns`` is
+    the number of items that wait in ``campaigns``, without copies.
     """
 
     waiting: int
@@ -390,6 +413,37 @@ class QueueCounts(BaseModel):
     labelled: int
     closed: int
     over: int
+    campaigns: int
+    in_campaigns: int
+
+
+class ListedCampaign(BaseModel):
+    """A campaign: what it looks like, and what people have found out about it.
+
+    ``waiting`` counts its items that wait, with copies. ``labels`` counts those that people gave its
+    contents. ``label`` is the one that it can be given now; if none, ``missing`` says why. ``proves`` is what
+    the opened members prove.
+    """
+
+    id: str
+    described: dict[str, Any]
+    found_at: datetime
+    waiting: int
+    contents: int
+    opened: int
+    needed: int
+    labels: dict[str, int]
+    label: str | None
+    missing: str | None
+    proves: str
+
+
+class CampaignLabelled(BaseModel):
+    """The number of items that got a label as members of a campaign, or lost it if there is no label."""
+
+    campaign: str
+    label: str | None
+    items: int
 
 
 class Event(BaseModel):

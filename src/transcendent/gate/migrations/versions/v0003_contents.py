@@ -69,8 +69,15 @@ CREATE TABLE campaign (
     described jsonb NOT NULL,
     found_at timestamptz NOT NULL DEFAULT now()
 );
+
+-- When a process last began to look for campaigns, and what there was to see when one last finished.
+CREATE TABLE grouped (
+    started_at timestamptz NOT NULL,
+    seen text NOT NULL
+);
+INSERT INTO grouped VALUES (now(), '');
 """
-_NO_CAMPAIGNS = "DROP TABLE campaign"
+_NO_CAMPAIGNS = "DROP TABLE grouped, campaign"
 
 
 def upgrade() -> None:

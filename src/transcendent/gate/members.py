@@ -1,0 +1,106 @@
+"""The members of campaigns, and what people have found out about them."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, text
+
+from transcendent.gate.inferring import STANDS
+
+LOOKS_NEEDED = 3
+"""Number of members that people label, drawn at random, before the others get their label."""
+
+# The order is that of a keyed hash of the content, which no sender can foresee.
+_CLAIM = """
+SELECT item.id FROM content JOIN item ON item.id = content.leader
+WHERE content.campaign = :campaign AND content.label IS NULL AND item.state = 0 AND item.tier < 3
+    AND (item.held_until IS NULL OR item.held_until <= now())
+    AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
+ORDER BY content.place LIMIT :count FOR UPDATE OF item SKIP LOCKED
+"""
+_OF_ITEMS = """
+SELECT known.item, content.campaign FROM item_content AS known JOIN content ON content.key = known.key
+WHERE known.item = ANY(:items) AND content.campaign IS NOT NULL
+"""
+# The label of a content is that of the item `labelled`. `resolved` is one of the labels that follow from it:
+# they were written together, after all labels that people had given then.
+_MEMBERS = f"""
+SELECT content.campaign, content.label, content.labelled, content.contested, last.id AS action,
+    coalesce(leader.state = 0 AND leader.tier < 3, false) AS waits,
+    (SELECT inferred.label FROM inferred JOIN item ON item.id = inferred.item
+    WHERE inferred.sources @> ARRAY[last.id] AND inferred.how = 'campaign' AND {STANDS} LIMIT 1) AS resolved
+FROM content LEFT JOIN item AS leader ON leader.id = content.leader
+LEFT JOIN LATERAL (
+    SELECT id FROM label WHERE label.item = content.labelled ORDER BY id DESC LIMIT 1
+) AS last ON content.label IS NOT NULL
+WHERE content.campaign = ANY(:campaigns) ORDER BY content.campaign, content.place
+"""
+# Of the rows of the queue, which copies are not: their number is bounded.
+_COUNTED = """
+SELECT count(DISTINCT content.campaign), count(*) FROM content JOIN item ON item.id = content.leader
+WHERE content.campaign IS NOT NULL AND item.state = 0 AND item.tier < 3
+"""
+
+
+class CampaignStanding(NamedTuple):
+    """What people have found out about a campaign.
+
+    The first ``needed`` contents in the random order, of those that wait or that people have labelled since
+    the campaign last got a label, must be opened: ``opened`` of them are. ``sources`` are the numbers of
+    their labels. ``labels`` has those of all contents, by the item that a person labelled.
+    """
+
+    contents: int
+    needed: int
+    opened: int
+    sources: list[int]
+    labels: dict[int, str]
+    contested: int
+
+
+def claim_members(connection: Connection, campaign: str, given: Mapping[str, Any]) -> list[int]:
+    """Lock items of a campaign whose contents nobody has labelled, in a random order.
+
+    ``given`` has ``who`` claims them, the ``count``, and whether to include those that they have ``skipped``.
+    """
+    return list(connection.execute(text(_CLAIM), {**given, "campaign": campaign}).scalars())
+
+
+def exists(connection: Connection, campaign: str) -> bool:
+    """Return whether there is such a campaign."""
+    sql = text("SELECT FROM campaign WHERE id = :id")
+    return connection.execute(sql, {"id": campaign}).first() is not None
+
+
+def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, CampaignStanding]:
+    """Return what people have found out about campaigns."""
+    rows = connection.execute(text(_MEMBERS), {"campaigns": list(campaigns)}).all()
+    return {name: _standing(list(members)) for name, members in groupby(rows, lambda row: str(row.campaign))}
+
+
+def _standing(members: list[Any]) -> CampaignStanding:
+    resolved = max((row.resolved or 0 for row in members), default=0)
+    drawn = [row for row in members if (row.waits if row.label is None else row.action > resolved)]
+    drawn = drawn[:LOOKS_NEEDED]
+    sources = [row.action for row in drawn if row.label is not None]
+    labels = {row.labelled: row.label for row in members if row.label is not None}
+    contested = sum(row.contested for row in members)
+    return CampaignStanding(len(members), len(drawn), len(sources), sources, labels, contested)
+
+
+def campaigns_of(connection: Connection, items: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Return the campaign of each item that is in one, as analysts see it beside the item."""
+    found = {row.item: row.campaign for row in connection.execute(text(_OF_ITEMS), {"items": list(items)})}
+    known = standings(connection, sorted(set(found.values()))) if found else {}
+    shown = {
+        name: {"id": name, "contents": each.contents, "opened": each.opened, "needed": each.needed}
+        for name, each in known.items()
+    }
+    return {item: shown[name] for item, name in found.items()}
+
+
+def count_members(connection: Connection) -> dict[str, int]:
+    """Count the campaigns that have members that wait, and these rows of the queue."""
+    campaigns, members = connection.execute(text(_COUNTED)).one()
+    return {"campaigns": campaigns, "in_campaigns": members}
