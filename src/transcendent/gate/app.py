@@ -49,6 +49,8 @@ from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
 from transcendent.gate.shadowing import Shadows, shadow_secret
 from transcendent.gate.stored import load_stored
+from transcendent.gate.suggesting import EVERY as SUGGESTS
+from transcendent.gate.suggesting import Suggesting
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook
 
@@ -166,6 +168,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         Repeated("flushing comparisons", FLUSHES, comparisons.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
         Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
+        Repeated("suggestions", SUGGESTS, Suggesting(engines.following).work),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
     gc.freeze()  # the model and modules are never garbage

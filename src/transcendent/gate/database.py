@@ -264,6 +264,7 @@ _NEEDED = {
     "alarm": ("SELECT", "INSERT"),
     "artifact": ("SELECT",),
     "campaign": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "case_work": ("SELECT", "UPDATE"),
     "content": ("SELECT", "INSERT", "UPDATE"),
     "contents_known": ("SELECT", "UPDATE"),
     "context_field": ("SELECT", "INSERT"),

@@ -7,6 +7,7 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from transcendent.errors import TranscendentError
 from transcendent.gate.features import decode
 from transcendent.gate.inferring import label_copies, remember, take_back
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
+from transcendent.gate.suggesting import with_suggestions
 from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
@@ -176,7 +178,7 @@ class Quarantine:
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(self._shown(connection, ids), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids, who), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -197,7 +199,7 @@ class Quarantine:
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED])
+            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED], who)
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -274,7 +276,7 @@ class Quarantine:
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
-            found = self._shown(connection, [item])
+            found = self._shown(connection, [item], who)
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
@@ -362,8 +364,9 @@ class Quarantine:
             ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
         return {tier: n for state, tier, n in rows if state == 0}, ages
 
-    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
-        return shown_items(connection, ids)
+    def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
+        hidden_from = partial(self._hidden_from, connection, who)
+        return with_suggestions(connection, shown_items(connection, ids), who, hidden_from)
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:

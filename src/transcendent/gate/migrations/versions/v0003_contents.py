@@ -72,14 +72,32 @@ CREATE TABLE campaign (
 """
 _NO_CAMPAIGNS = "DROP TABLE campaign"
 
+# `near` is an item of the nearest content that has a label, at a `distance`. What was labelled since then,
+# `compared_at`, is still to be compared. One process at a time does so, and notes when it begins.
+_SUGGESTIONS = """
+ALTER TABLE content ADD COLUMN near bigint, ADD COLUMN distance double precision,
+    ADD COLUMN compared_at timestamptz;
+CREATE INDEX content_labelled ON content (labelled) WHERE labelled IS NOT NULL;
+
+CREATE TABLE case_work (
+    began_at timestamptz NOT NULL
+);
+INSERT INTO case_work VALUES ('-infinity');
+"""
+_NO_SUGGESTIONS = """
+DROP TABLE case_work;
+DROP INDEX content_labelled;
+ALTER TABLE content DROP COLUMN near, DROP COLUMN distance, DROP COLUMN compared_at;
+"""
+
 
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_COPIES, _INFERRED, _CAMPAIGNS):
+    for sql in (_COPIES, _INFERRED, _CAMPAIGNS, _SUGGESTIONS):
         op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents; copies wait on their own again."""
-    for sql in (_NO_CAMPAIGNS, _NO_INFERRED, _NO_COPIES):
+    for sql in (_NO_SUGGESTIONS, _NO_CAMPAIGNS, _NO_INFERRED, _NO_COPIES):
         op.execute(sql)
