@@ -76,7 +76,7 @@ def drop_all(engine):
         for table in (
             *("identity", "example", "unswept", "remark", "outside_reason"),
             *("context_key", "context_field", "deletion", "unconfirmed"),
-            *("item_content", "content", "campaign"),
+            *("item_content", "content", "campaign", "settled_look", "settling_switch"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger

@@ -21,6 +21,7 @@ from transcendent.cli import (
     options,
     outputs,
     retention,
+    settling,
     shadows,
     showing,
     watching,
@@ -45,6 +46,7 @@ app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(watching.group, name="alarms")
 app.add_typer(models.group, name="model")
+app.add_typer(settling.group, name="settling")
 
 
 def _command(
@@ -371,3 +373,5 @@ _command(app)(retention.delete)
 _command(app)(watching.monitors)
 _command(watching.group)(watching.acknowledge)
 watching.group.callback()(_checked(watching.alarms))
+_command(settling.group)(settling.resume)
+settling.group.callback()(_checked(settling.settling))

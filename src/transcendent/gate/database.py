@@ -294,6 +294,8 @@ _NEEDED = {
     "remark": ("SELECT",),
     "secret": ("SELECT",),
     "sender_day": ("SELECT", "INSERT", "UPDATE"),
+    "settled_look": ("SELECT", "INSERT"),
+    "settling_switch": ("SELECT", "INSERT"),
     "shadow_counts": ("SELECT", "INSERT", "UPDATE"),
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),

@@ -447,8 +447,10 @@ def locked_item(connection: Connection, item: int) -> dict[str, Any]:
     # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
     SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes,
-        (SELECT min(draw) FROM disagreement WHERE disagreement.item = item.id) AS draw
+        settled_look.item IS NOT NULL AS looked, least(settled_look.draw,
+            (SELECT min(draw) FROM disagreement WHERE disagreement.item = item.id)) AS draw
     FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+    LEFT JOIN settled_look ON settled_look.item = item.id
     WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()
     if found is None:

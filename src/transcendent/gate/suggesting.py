@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import orjson
@@ -83,7 +83,8 @@ FROM unnest(CAST(:keys AS bytea[]), CAST(:near AS bigint[]), CAST(:distances AS 
     AS found (key, near, distance)
 WHERE content.key = found.key
 """
-# Not for accepted objects: the audit is to say what analysts find by themselves.
+# Not for the audit, nor for items that are looked at although they could be settled: they are to say what
+# analysts find by themselves.
 _SUGGESTED = f"""
 SELECT own.item AS id, source.label, last.author, last.written_at AS labelled_at,
     CASE WHEN source.key = own.key THEN 0 ELSE content.distance END AS distance,
@@ -95,14 +96,16 @@ JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near
 {LAST.format("source")}
 WHERE own.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids) AND source.label IS NOT NULL
     AND source.labelled <> own.item
+    AND NOT (item.state = 0 AND EXISTS (SELECT FROM settled_look AS look WHERE look.item = item.id))
 """
 
 
 class Columns(NamedTuple):
-    """The columns and classes of models that share contents, as a digest, and the number of columns."""
+    """What models that share contents have in common: a digest of columns and classes, and some of it."""
 
     digest: bytes
     width: int
+    classes: tuple[str, ...]
 
 
 class Case(NamedTuple):
@@ -126,7 +129,15 @@ class ToCompare(NamedTuple):
     compared_at: datetime | None
 
 
-T = TypeVar("T", Case, ToCompare)
+class OfModel(Protocol):
+    """A row that belongs to a model."""
+
+    @property
+    def model(self) -> int:
+        """The number of the model."""
+
+
+T = TypeVar("T", bound=OfModel)
 
 
 def with_suggestions(
@@ -165,10 +176,10 @@ class SharedColumns:
     def read(self, connection: Connection) -> list[int]:
         """Read what is new, and return the models."""
         for row in connection.execute(text(_MODELS), {"known": list(self._known)}):
-            is_near = row.features["count"] is not None and "scores" not in row.features
             described = orjson.dumps([row.features, row.classes], option=orjson.OPT_SORT_KEYS)
-            columns = Columns(sha256(described).digest(), row.features["count"]) if is_near else None
-            self._known[row.id] = columns
+            classes = tuple(map(str, row.classes))
+            columns = Columns(sha256(described).digest(), row.features["count"] or 0, classes)
+            self._known[row.id] = None if "scores" in row.features else columns
         return [model for model, columns in self._known.items() if columns is not None]
 
     def divide(self, rows: Iterable[T]) -> dict[Columns, list[T]]:
@@ -239,7 +250,7 @@ class Suggesting:
 def read_cases(connection: Connection, models: list[int]) -> list[Case]:
     """Return the cases of zeros and ones, the newest first."""
     rows = connection.execute(text(_CASES), {"models": models})
-    return [Case(*row[:-2], bytes(row.features)) for row in rows]
+    return [Case._make(row[:-1])._replace(features=bytes(row.features)) for row in rows]
 
 
 class _CaseIndex:
