@@ -61,6 +61,15 @@ def _error(error: dict[str, Any], max_error: float) -> str:
     return f"{share} of settled labels wrong ({labels}, {error['unclear']:,} unclear); {limit}"
 
 
+def suggestion_in_words(found: dict[str, Any] | None) -> str | None:
+    """Describe the suggestion of an item."""
+    if found is None:
+        return None
+    contested = "; its features had different labels" if found["contested"] else ""
+    who, where = found["author"], f"item {found['item']}, distance {found['distance']:.2f}"
+    return f"{found['label']} (by {who} on {found['labelled_at']:%Y-%m-%d}: {where}{contested})"
+
+
 def resume(
     reason: Annotated[str, Option(help="Why its error is now expected to be lower.")],
     database: Database = None,

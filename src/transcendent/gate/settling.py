@@ -24,7 +24,7 @@ LOOK = 0.05
 WHO = "gate"
 """The author of labels that were settled."""
 _AT_ONCE = 500  # items in a transaction
-_MOST_IN_A_ROW = 100  # transactions, so that a gate that stops does not wait for many
+_MOST_IN_A_ROW = 20  # transactions, so that a gate that stops does not wait for many
 
 log = structlog.get_logger("transcendent.gate")
 

@@ -25,7 +25,7 @@ MOST = 20_000
 """Limit on the cases, and on the items that are compared with them: the newest."""
 _MOST_BYTES = 32 << 20  # features of these
 _AT_ONCE = 500  # contents in a transaction
-_LONGEST = 20.0  # seconds; the next time goes on from there
+_LONGEST = 5.0  # seconds, so that a gate that stops does not wait long; the next time goes on from there
 _LATE = timedelta(minutes=1)  # a label may be committed after others that were written later
 
 # No lock: the comparisons take seconds, and a transaction would hold a connection. Should two processes do
