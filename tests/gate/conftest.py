@@ -86,7 +86,7 @@ def drop_all(engine):
         for table in (
             *("identity", "example", "unswept", "remark", "outside_reason"),
             *("context_key", "context_field", "deletion", "unconfirmed"),
-            *("item_content", "content", "campaign", "inferred"),
+            *("item_content", "content", "campaign", "inferred", "settled_look", "settling_switch"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger

@@ -22,6 +22,7 @@ from transcendent.cli import (
     options,
     outputs,
     retention,
+    settling,
     shadows,
     showing,
     watching,
@@ -46,6 +47,7 @@ app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
 app.add_typer(watching.group, name="alarms")
 app.add_typer(models.group, name="model")
+app.add_typer(settling.group, name="settling")
 
 
 def _command(
@@ -259,8 +261,11 @@ def show_quarantine(
         if settings.opinions > 1:
             with engine.connect() as connection:
                 shown |= learning.opinions_in(connection, item)
-    lists = ("history", "outside", "opinions")
-    lines = showing.lines(**{name: _short(value) for name, value in shown.items() if name not in lists})
+    lists = ("history", "outside", "opinions", "suggestion")
+    lines = showing.lines(
+        **{name: _short(value) for name, value in shown.items() if name not in lists},
+        suggestion=settling.suggestion_in_words(shown.get("suggestion")),
+    )
     history = [_line(each) for each in shown.get("history", [])]
     history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
     remarks = {"action": "opinion", "reason": None, "note": None}
@@ -393,3 +398,5 @@ _command(app)(retention.delete)
 _command(app)(watching.monitors)
 _command(watching.group)(watching.acknowledge)
 watching.group.callback()(_checked(watching.alarms))
+_command(settling.group)(settling.resume)
+settling.group.callback()(_checked(settling.settling))

@@ -15,8 +15,8 @@ from transcendent._utils.listing import Listing
 from transcendent._utils.text import as_percent, counted, shorten, some, visible
 from transcendent.explaining.content import Content
 from transcendent.explaining.distances import JaccardIndex, connected_within
-from transcendent.explaining.wording import campaign_as_html
 from transcendent.explaining.splitting import CONTESTED, label_numbers, split_by_label
+from transcendent.explaining.wording import campaign_as_html
 
 _ID_LENGTH = 12
 _RARE = 0.05

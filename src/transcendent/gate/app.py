@@ -53,8 +53,11 @@ from transcendent.gate.routes import authorise, decide, router
 from transcendent.gate.service import Service
 from transcendent.gate.serving import ServingMaker
 from transcendent.gate.settings import GateSettings
+from transcendent.gate.settling import Settling, settling_secret
 from transcendent.gate.shadowing import Shadows, shadow_secret
 from transcendent.gate.stored import load_stored
+from transcendent.gate.suggesting import EVERY as SUGGESTS
+from transcendent.gate.suggesting import Suggesting
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook
 
@@ -185,6 +188,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
         Repeated("forgetting labelled items", REFRESHED, known.forget),
         Repeated("campaigns", GROUPS, grouping.work),
+        Repeated("suggestions", SUGGESTS, _suggesting(engines.following, settings).work),
         *(Repeated(f"webhook {each.target.name}", SENT_EVERY, each.work) for each in webhooks),
     ]
     if service.serving is not None:
@@ -209,6 +213,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             flush()
     for engine in engines:
         engine.dispose()
+
+
+def _suggesting(engine: Engine, settings: GateSettings) -> Suggesting:
+    """Return what finds suggestions, and settles items by them if the settings say so."""
+    if settings.settle is None:
+        return Suggesting(engine)
+    limits = settings.settle, settings.negative or [], settings.max_settle_error
+    return Suggesting(engine, Settling(engine, *limits, settling_secret(engine)).work)
 
 
 def _observe(

@@ -57,6 +57,7 @@ DELETE FROM content USING gone WHERE content.key = gone.key AND NOT EXISTS (
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
+    "looks": "DELETE FROM settled_look WHERE item = ANY(:ids)",
     "reasons": "DELETE FROM outside_reason WHERE item = ANY(:ids)",
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
     "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",

@@ -27,7 +27,7 @@ PREFIX = "transcendent_gate_"
 KNOWN_FOR = 1  # seconds for which gauges are reused
 TIERS = ("audit", "rejected", "skipped", "copy")
 """Names of the tiers of the queue, in the order of claims."""
-ALARMS = ("drift", "rejections", "harm")
+ALARMS = ("drift", "rejections", "harm", "settling")
 _DIGITS = 12  # of a model's digest
 _DECISIONS = ("/v1/decisions", (200, 422, 503))
 

@@ -188,7 +188,7 @@ class SecondOpinions(Quarantine):
             given = {"who": who, "seconds": self._lease, "items": items}
             connection.execute(text(_HOLD), given)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
-            return Claimed(self._shown(connection, items), held, next_free, room - len(items))
+            return Claimed(self._shown(connection, items, who), held, next_free, room - len(items))
 
     def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold for an opinion."""
@@ -229,15 +229,16 @@ class SecondOpinions(Quarantine):
         """Return the items that an analyst holds, for a label or for an opinion."""
         found = super().held(who)
         with self._engine.begin() as connection:
-            return (found + self._shown(connection, self._for_opinions(connection, who)))[:MAX_CLAIMED]
+            more = self._shown(connection, self._for_opinions(connection, who), who)
+            return (found + more)[:MAX_CLAIMED]
 
-    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+    def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
         """Return items as analysts see them; an item with a label has the holder and lease of an opinion."""
         holds = {
             item: {"holder": holder, "held_until": until}
             for item, holder, until in connection.execute(text(_HOLDS), {"items": ids})
         }
-        return [item | holds.get(item["id"], {}) for item in super()._shown(connection, ids)]
+        return [item | holds.get(item["id"], {}) for item in super()._shown(connection, ids, who)]
 
     def counts(self) -> dict[str, int]:
         """Count the items; those that are held for a label or for an opinion count as held."""

@@ -107,5 +107,5 @@ def _items_of(connection: Connection, object_id: str | None, sender: str | None)
 def _may_settle(state: dict[str, Any], stands: bool) -> bool:
     """Return whether a label may become the item's own: it waits, or a label of the same source stands."""
     if state["state"] == 0:
-        return not state["held"]
+        return not state["held"] and not state["looked"]  # analysts look at what was drawn
     return state["state"] == 1 and stands

@@ -7,6 +7,7 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from transcendent.gate.inferring import disprove, label_copies, remember, take_b
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
 from transcendent.gate.item_features import features_of
 from transcendent.gate.members import campaigns_of, claim_members, count_members, exists
+from transcendent.gate.suggesting import with_suggestions
 from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
@@ -192,7 +194,7 @@ class Quarantine:
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(self._shown(connection, ids), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids, who), held, next_free, room - len(ids))
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -213,7 +215,7 @@ class Quarantine:
     def held(self, who: str) -> list[dict[str, Any]]:
         """Return the items that an analyst holds, at most `MAX_CLAIMED`."""
         with self._engine.begin() as connection:
-            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED])
+            return self._shown(connection, self._held(connection, who)[:MAX_CLAIMED], who)
 
     def renew(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Restart the lease of items, by default all that are held; return their ids."""
@@ -291,7 +293,7 @@ class Quarantine:
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return an item with its features and the history of its labels, as far as an analyst may see it."""
         with self._engine.connect() as connection:
-            found = self._shown(connection, [item])
+            found = self._shown(connection, [item], who)
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
@@ -386,8 +388,9 @@ class Quarantine:
             ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
         return {tier: n for state, tier, n in rows if state == 0}, ages
 
-    def _shown(self, connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
-        return shown_items(connection, ids)
+    def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
+        hidden_from = partial(self._hidden_from, connection, who)
+        return with_suggestions(connection, shown_items(connection, ids), who, hidden_from)
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:
@@ -437,8 +440,10 @@ def locked_item(connection: Connection, item: int) -> dict[str, Any]:
     # OF item: all items share the row of a model, and analysts would wait for each other.
     sql = """
     SELECT item.state, item.holder, item.held_until, item.held_until > now() AS held, accepted, model.classes,
-        (SELECT min(draw) FROM disagreement WHERE disagreement.item = item.id) AS draw
+        settled_look.item IS NOT NULL AS looked, least(settled_look.draw,
+            (SELECT min(draw) FROM disagreement WHERE disagreement.item = item.id)) AS draw
     FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+    LEFT JOIN settled_look ON settled_look.item = item.id
     WHERE item.id = :item FOR UPDATE OF item"""
     found = connection.execute(text(sql), {"item": item}).mappings().first()
     if found is None:

@@ -154,7 +154,7 @@ def sweep(engine: Engine) -> int:
         connection.execute(text(_ONE_SWEEP))
         for table in ("remark", "outside_reason", "context_key"):
             connection.execute(text(_LEFT_BEHIND.format(table)))
-        for table in ("unconfirmed", "item_content"):
+        for table in ("unconfirmed", "item_content", "settled_look"):
             connection.execute(text(f"DELETE FROM {table} WHERE item < {FIRST_KEPT}"))
         connection.execute(text(UNUSED))
         connection.execute(text("DELETE FROM unswept WHERE month = ANY(:months)"), {"months": months})

@@ -109,6 +109,22 @@ class GateSettings(BaseSettings):
     )
     reference_label: str = Field("label", description="The column of `reference` with labels.")
     reference_time: str | None = Field(None, description="The column of `reference` with times.")
+    settle: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="Largest distance at which a resolved case "
+        "[settles](operation.md#case-memory-suggestions-and-settling) rejected objects: 0 for the same "
+        "features; without it, cases are only suggested.",
+    )
+    negative: Annotated[list[str] | None, NoDecode] = Field(
+        None,
+        description="Classes that near content is never settled as, such as goodware; needed with `settle`. "
+        "Separated by spaces in the environment.",
+    )
+    max_settle_error: float = Field(
+        0.01, gt=0, lt=1, description="Share of wrong labels among the settled ones that stops settling."
+    )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
@@ -140,7 +156,7 @@ class GateSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
-        for name in ("trusted", "labels", "event_context", "deletable_context"):
+        for name in ("trusted", "labels", "event_context", "deletable_context", "negative"):
             if isinstance(given, dict) and isinstance(value := given.get(name), str):
                 given[name] = json.loads(value) if value.startswith("[") else value.split()
         return given
@@ -150,6 +166,15 @@ class GateSettings(BaseSettings):
         names = [each.name for each in self.webhooks]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"webhooks: two have the name {twice.pop()}.")
+        return self
+
+    @model_validator(mode="after")
+    def _check_settling(self) -> "GateSettings":
+        if self.settle is not None and self.negative is None:
+            raise ValueError(
+                "settle needs negative, the classes that near content is never settled as, such as "
+                'negative = ["goodware"]; set negative = [] if there are none.'
+            )
         return self
 
     @model_validator(mode="after")

@@ -211,6 +211,21 @@ class CampaignOfItem(BaseModel):
     needed: int
 
 
+class SuggestedLabel(BaseModel):
+    """The label of the nearest resolved item: who gave it, when, and how far away the item is.
+
+    The distance is 0 for the same features, and below 1 for rows of zeros and ones that share some. If
+    ``contested``, people have given items with the same features as that one different labels.
+    """
+
+    label: str
+    author: str
+    labelled_at: datetime
+    distance: float
+    item: int
+    contested: bool
+
+
 class Item(BaseModel):
     """An object in the quarantine.
 
@@ -249,6 +264,7 @@ class Item(BaseModel):
     seen_at: datetime | None
     copies: int = 0
     campaign: CampaignOfItem | None = None
+    suggestion: SuggestedLabel | None = None
 
 
 class OutsideLabelled(BaseModel):

@@ -79,14 +79,65 @@ INSERT INTO grouped VALUES (now(), '');
 """
 _NO_CAMPAIGNS = "DROP TABLE grouped, campaign"
 
+# `near` is an item of the nearest content that has a label, at a `distance`. What was labelled since then,
+# `compared_at`, is still to be compared. One process at a time does so, and notes when it begins.
+_SUGGESTIONS = """
+ALTER TABLE content ADD COLUMN near bigint, ADD COLUMN distance double precision,
+    ADD COLUMN compared_at timestamptz;
+CREATE INDEX content_labelled ON content (labelled) WHERE labelled IS NOT NULL;
+
+CREATE TABLE case_work (
+    began_at timestamptz NOT NULL
+);
+INSERT INTO case_work VALUES ('-infinity');
+"""
+_NO_SUGGESTIONS = """
+DROP TABLE case_work;
+DROP INDEX content_labelled;
+ALTER TABLE content DROP COLUMN near, DROP COLUMN distance, DROP COLUMN compared_at;
+"""
+
+# Items that would have been settled with a label, but were drawn to be looked at all the same; the rank of
+# the draw orders those of a day. An operator's switch has rows that are only added: the last one holds.
+_SETTLING = """
+INSERT INTO secret VALUES ('settle', uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
+
+CREATE TABLE settled_look (
+    item bigint PRIMARY KEY,
+    label text NOT NULL,
+    distance double precision NOT NULL,
+    draw double precision NOT NULL,
+    drawn_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE settling_switch (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    action text NOT NULL CHECK (action IN ('stop', 'resume')),
+    author text NOT NULL,
+    reason text NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT now()
+);
+
+ALTER TABLE alarm DROP CONSTRAINT alarm_kind_check;
+ALTER TABLE alarm ADD CONSTRAINT alarm_kind_check
+    CHECK (kind IN ('drift', 'rejections', 'harm', 'settling'));
+"""
+_NO_SETTLING = """
+DELETE FROM alarm WHERE kind = 'settling';
+ALTER TABLE alarm DROP CONSTRAINT alarm_kind_check;
+ALTER TABLE alarm ADD CONSTRAINT alarm_kind_check CHECK (kind IN ('drift', 'rejections', 'harm'));
+DROP TABLE settling_switch, settled_look;
+DELETE FROM secret WHERE name = 'settle';
+"""
+
 
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_COPIES, _INFERRED, _CAMPAIGNS):
+    for sql in (_COPIES, _INFERRED, _CAMPAIGNS, _SUGGESTIONS, _SETTLING):
         op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents; copies wait on their own again."""
-    for sql in (_NO_CAMPAIGNS, _NO_INFERRED, _NO_COPIES):
+    for sql in (_NO_SETTLING, _NO_SUGGESTIONS, _NO_CAMPAIGNS, _NO_INFERRED, _NO_COPIES):
         op.execute(sql)

@@ -1,0 +1,295 @@
+"""Settling: items that wait take the label of a resolved case, if the operator has chosen so.
+
+The rules are those of `CaseMemory`. A random share of the items is looked at by people all the same. If these
+looks show that too many labels are wrong, settling stops until an operator resumes it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import structlog
+from sqlalchemy import Connection, Engine, text
+
+from transcendent.errors import TranscendentError
+from transcendent.explaining import CaseMemory, content_keys
+from transcendent.gate.auditing import AuditItem, Harm, harm_of
+from transcendent.gate.inferring import infer
+from transcendent.gate.intake import AUDITED, COPY, REJECTED, Draw
+from transcendent.gate.paging import raise_alarm
+from transcendent.gate.suggesting import LAST, MOST, Case, Columns, SharedColumns, as_rows, read_cases
+
+LOOK = 0.05
+"""Share of the items that is looked at all the same."""
+WHO = "gate"
+"""The author of labels that were settled."""
+_AT_ONCE = 500  # items in a transaction
+_MOST_IN_A_ROW = 20  # transactions, so that a gate that stops does not wait for many
+
+log = structlog.get_logger("transcendent.gate")
+
+# Never items that people have skipped, labelled before or are looking at, and none that was drawn: for the
+# audit, because a shadow disagrees, or here. Rows without any feature say nothing.
+_FREE = f"""item.state = 0 AND item.tier IN ({REJECTED}, {COPY}) AND NOT payload.accepted
+    AND (item.held_until IS NULL OR item.held_until <= now()) AND octet_length(payload.features) > 1
+    AND NOT EXISTS (SELECT FROM label WHERE label.item = item.id AND label.author <> '{WHO}')
+    AND NOT EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id)
+    AND NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)"""
+# Copies wait with their leader, also if that was drawn to be looked at.
+_KEYS = f"""
+SELECT DISTINCT key FROM (
+    (SELECT id FROM item WHERE state = 0 AND tier = {REJECTED} ORDER BY id DESC LIMIT {MOST})
+    UNION ALL SELECT item.id FROM settled_look JOIN item ON item.id = settled_look.item AND item.state = 0
+) AS waiting JOIN item_content AS known ON known.item = waiting.id JOIN content USING (key)
+WHERE NOT content.contested AND (content.label IS NOT NULL OR content.distance <= :within)
+"""
+# An object with the content of a case takes its label alone. A case whose item is gone is forgotten.
+_CANDIDATES = f"""
+SELECT item.id AS item, item.model, own.key, source.labelled AS case, last.id AS action, source.label,
+    CASE WHEN content.label IS NULL THEN content.distance ELSE 0 END AS distance, payload.features
+FROM ({{keys}}) AS chosen JOIN content USING (key) JOIN item_content AS own USING (key)
+JOIN item ON item.id = own.item JOIN payload ON payload.id = item.id
+LEFT JOIN item_content AS near ON near.item = content.near AND content.label IS NULL
+JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near.key ELSE content.key END
+{LAST.format("source")}
+JOIN item AS known ON known.id = source.labelled
+WHERE {_FREE} AND NOT content.contested AND NOT source.contested AND item.model = ANY(:models)
+    AND (content.label IS NOT NULL OR (content.distance <= :within AND source.label <> ALL(:negative)))
+    {{among}}
+ORDER BY item.id LIMIT {_AT_ONCE}
+"""
+_TO_SETTLE = _CANDIDATES.format(
+    keys="SELECT unnest(CAST(:keys AS bytea[])) AS key", among="AND item.id > :after"
+)
+_STILL = _CANDIDATES.format(
+    keys="SELECT DISTINCT key FROM item_content WHERE item = ANY(:items)", among="AND item.id = ANY(:items)"
+)
+# Whoever labels or undoes locks the item first. Nobody is waited for, so nothing can deadlock: what somebody
+# else has locked is left for the next time.
+_LOCK = "SELECT id FROM item WHERE id = ANY(:ids) ORDER BY id FOR UPDATE SKIP LOCKED"
+_LOOK = f"""
+WITH drawn AS (
+    SELECT * FROM unnest(CAST(:items AS bigint[]), CAST(:labels AS text[]), CAST(:distances AS float8[]),
+        CAST(:draws AS float8[])) AS drawn (item, label, distance, draw)
+), noted AS (
+    INSERT INTO settled_look (item, label, distance, draw) SELECT * FROM drawn
+)
+UPDATE item SET tier = {AUDITED}, rank = 1 + drawn.draw FROM drawn WHERE item.id = drawn.item
+"""
+_SWITCH = "SELECT action, author, reason, written_at FROM settling_switch ORDER BY id DESC LIMIT 1"
+_RESUMED = "SELECT coalesce(max(written_at), '-infinity') FROM settling_switch WHERE action = 'resume'"
+_TURN = "INSERT INTO settling_switch (action, author, reason) VALUES (:action, :author, :reason)"
+# One of two at a time: both would see that it is on, and stop or resume it.
+_ALONE = "SELECT pg_advisory_xact_lock(3, 3)"
+# The labels of other systems do not count: they do not choose objects at random.
+_LOOKS = f"""
+SELECT (drawn_at AT TIME ZONE 'UTC')::date AS day, draw, look.item, look.label AS predicted,
+    CASE WHEN last.action = 'label' AND inferred.label IS NULL AND outside.action IS NULL
+        THEN last.label END AS label
+FROM settled_look AS look
+LEFT JOIN LATERAL (SELECT * FROM label WHERE label.item = look.item ORDER BY label.id DESC LIMIT 1) AS last
+    ON true
+LEFT JOIN inferred ON inferred.label = last.id LEFT JOIN outside_label AS outside ON outside.action = last.id
+WHERE drawn_at > ({_RESUMED}) AND drawn_at < date_trunc('day', now(), 'UTC')
+"""
+_CLASSES = "SELECT classes FROM model"
+# The newest deployment that decides.
+_DEPLOYMENT = """
+SELECT id FROM deployment WHERE action IN ('pinned', 'active', 'observe') ORDER BY id DESC LIMIT 1
+"""
+_COUNTS = """
+SELECT (SELECT count(*) FROM inferred JOIN item ON item.id = inferred.item AND item.state = 1
+        WHERE how = 'settled') AS settled,
+    (SELECT count(*) FROM settled_look) AS drawn,
+    (SELECT count(*) FROM settled_look AS look JOIN item ON item.id = look.item
+        AND item.state = 0) AS waiting,
+    (SELECT count(*) FROM content WHERE labelled IS NOT NULL AND label IS NOT NULL) AS cases,
+    (SELECT count(*) FROM content WHERE contested) AS contested
+"""
+
+
+class SettlingError(TranscendentError):
+    """Settling cannot be resumed."""
+
+
+class Candidate(NamedTuple):
+    """An item that waits, and the label that it would take: that of a ``case``, which its ``action`` gave."""
+
+    item: int
+    model: int
+    key: bytes
+    case: int
+    action: int
+    label: str
+    distance: float
+    features: bytes
+
+
+class Settling:
+    """Settles items that wait. ``within``, ``negative`` and ``max_error`` are settings of the gate."""
+
+    def __init__(
+        self, engine: Engine, within: float, negative: Collection[str], max_error: float, secret: bytes
+    ) -> None:
+        self._engine, self._within, self._negative = engine, within, list(negative)
+        self._max_error = max_error
+        self._draw = Draw(secret, LOOK)
+        self._columns = SharedColumns()
+
+    def work(self) -> None:
+        """Settle what can be settled, unless the error was too high."""
+        with self._engine.begin() as connection:
+            if not check_error(connection, self._max_error):
+                return
+        self.settle()
+
+    def settle(self) -> int:
+        """Settle items that wait; return their number, including those to be looked at all the same."""
+        settled, after, memory = 0, -1, _Memory(self._within, self._negative, self._columns)
+        with self._engine.connect() as connection:
+            keys = connection.execute(text(_KEYS), {"within": self._within}).scalars().all()
+        for _ in range(_MOST_IN_A_ROW if keys else 0):
+            with self._engine.connect() as connection:
+                found = self._candidates(connection, _TO_SETTLE, after=after, keys=list(keys))
+                if any(each.distance > 0 for each in found):
+                    memory.read(connection)
+            if not found:
+                break
+            after = found[-1].item
+            settled += self._settle([each for each in found if each.distance == 0] + memory.allowed(found))
+        return settled
+
+    def _candidates(self, connection: Connection, sql: str, **given: Any) -> list[Candidate]:
+        given |= {"within": self._within, "negative": self._negative}
+        given["models"] = self._columns.read(connection)
+        return [Candidate(*row) for row in connection.execute(text(sql), given)]
+
+    def _settle(self, chosen: list[Candidate]) -> int:
+        ids = {number for each in chosen for number in (each.item, each.case)}
+        with self._engine.begin() as connection:
+            connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
+            locked = set(connection.execute(text(_LOCK), {"ids": sorted(ids)}).scalars())
+            items = [each.item for each in chosen if {each.item, each.case} <= locked]
+            # What was committed before the lock is seen from here on.
+            now = set(self._candidates(connection, _STILL, items=items))
+            sure = [each for each in chosen if each in now]
+            by_source: dict[tuple[str, int], list[int]] = defaultdict(list)
+            for each in sure:
+                if not self._draw(str(each.item)):
+                    by_source[each.label, each.action].append(each.item)
+            connection.execute(text(_LOOK), self._drawn(sure))
+            for (label, action), settled in by_source.items():
+                infer(connection, settled, label, WHO, "settled", [action])
+        return len(sure)
+
+    def _drawn(self, sure: list[Candidate]) -> dict[str, list[Any]]:
+        """Return the columns of the items that are looked at all the same."""
+        drawn = [each for each in sure if self._draw(str(each.item))]
+        return {
+            "items": [each.item for each in drawn],
+            "labels": [each.label for each in drawn],
+            "distances": [each.distance for each in drawn],
+            "draws": [self._draw.rank(str(each.item)) for each in drawn],
+        }
+
+
+class _Memory:
+    """The cases of zeros and ones, which decide whether near content may be settled."""
+
+    def __init__(self, within: float, negative: list[str], columns: SharedColumns) -> None:
+        self._within, self._negative, self._columns = within, negative, columns
+        self._cases: dict[Columns, list[Case]] | None = None
+        self._built: dict[Columns, CaseMemory] = {}
+
+    def read(self, connection: Connection) -> None:
+        """Read the cases, unless that was done."""
+        if self._cases is None:
+            self._cases = self._columns.divide(read_cases(connection, self._columns.read(connection)))
+
+    def allowed(self, found: list[Candidate]) -> list[Candidate]:
+        """Return the candidates near a case that may take its label."""
+        chosen = []
+        for columns, near in self._columns.divide(each for each in found if each.distance > 0).items():
+            # If none of the negative classes is one of this model's, they may be misspelt.
+            if self._negative and not set(self._negative) & set(columns.classes):
+                continue
+            contents = {each.key: each.features for each in near}
+            rows = as_rows(list(contents.values()), columns.width)
+            answers = self._of(columns).settle(rows, [key.hex() for key in contents])
+            labels = {key: answer and answer.label for key, answer in zip(contents, answers, strict=True)}
+            chosen += [each for each in near if labels[each.key] == each.label]
+        return chosen
+
+    def _of(self, columns: Columns) -> CaseMemory:
+        if columns not in self._built:
+            memory = CaseMemory(MOST, settle=self._within, negative=self._negative)
+            cases = (self._cases or {}).get(columns, [])
+            rows = as_rows([case.features for case in cases], columns.width)
+            when = [case.written_at.timestamp() for case in cases]
+            memory.add(rows, [case.label for case in cases], authors="people", times=when)
+            contested = [case.features for case in cases if case.contested]
+            memory.contested.update(content_keys(as_rows(contested, columns.width)).tolist())
+            self._built[columns] = memory
+        return self._built[columns]
+
+
+def settling_secret(engine: Engine) -> bytes:
+    """Return the key of the draw of items to look at."""
+    with engine.connect() as connection:
+        return bytes(connection.execute(text("SELECT value FROM secret WHERE name = 'settle'")).scalar_one())
+
+
+def error_in(connection: Connection, max_error: float) -> Harm:
+    """Return the error of settling since it was last resumed, from the looks of days that are over."""
+    classes = {str(each) for known in connection.execute(text(_CLASSES)).scalars() for each in known}
+    return harm_of((AuditItem(*row) for row in connection.execute(text(_LOOKS))), classes, max_error)
+
+
+def is_on(connection: Connection) -> bool:
+    """Return whether settling was not stopped, or was resumed since."""
+    last = connection.execute(text(_SWITCH)).first()
+    return last is None or last.action == "resume"
+
+
+def check_error(connection: Connection, max_error: float) -> bool:
+    """Return whether items may be settled; stop it if its error is too high, with an alarm."""
+    connection.execute(text(_ALONE))
+    if not is_on(connection):
+        return False
+    harm = error_in(connection, max_error)
+    alarm = harm.unclear_right.alarm
+    if alarm is None:
+        return True
+    low = harm.unclear_right.kept_error.low
+    reason = f"at least {low:.2%} of settled labels are wrong, more than {max_error:.2%}"
+    connection.execute(text(_TURN), {"action": "stop", "author": WHO, "reason": reason})
+    log.warning("settling stopped", reason=reason)
+    deployment = connection.execute(text(_DEPLOYMENT)).scalar()
+    if deployment is not None:
+        raise_alarm(connection, deployment, "settling", alarm)
+    return False
+
+
+def resume(engine: Engine, who: str, reason: str) -> None:
+    """Settle again after it was stopped; its error is counted anew."""
+    with engine.begin() as connection:
+        connection.execute(text(_ALONE))
+        if is_on(connection):
+            raise SettlingError("settling was not stopped, so there is nothing to resume.")
+        connection.execute(text(_TURN), {"action": "resume", "author": who, "reason": reason})
+
+
+def status(connection: Connection, max_error: float) -> dict[str, Any]:
+    """Return the last action of the switch, counts of items and cases, and the error with its interval."""
+    switch = connection.execute(text(_SWITCH)).mappings().first()
+    harm = error_in(connection, max_error)
+    right, wrong = harm.unclear_right, harm.unclear_wrong
+    error = {
+        "labels": right.labels,
+        "wrong": right.wrong,
+        "unclear": harm.unclear,
+        "low": right.kept_error.low,
+        "high": wrong.kept_error.high,
+    }
+    counts = connection.execute(text(_COUNTS)).mappings().one()
+    return {"on": is_on(connection), "switch": switch and dict(switch), **counts, "error": error}
