@@ -68,6 +68,7 @@ class Way:
 
 WAYS = {
     "safe rules": Way(),
+    "safe rules, distance 0.15": Way(distance=0.15, settle=0.15),
     "safe rules, only exact content settles": Way(settle=0.0),
     "safe rules, campaigns audited, too": Way(audits_campaigns=True),
     "without the safe rules": Way(safe=False, k=0),

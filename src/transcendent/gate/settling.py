@@ -80,7 +80,7 @@ _SWITCH = "SELECT action, author, reason, written_at FROM settling_switch ORDER 
 _RESUMED = "SELECT coalesce(max(written_at), '-infinity') FROM settling_switch WHERE action = 'resume'"
 _TURN = "INSERT INTO settling_switch (action, author, reason) VALUES (:action, :author, :reason)"
 # One of two at a time: both would see that it is on, and stop or resume it.
-_ALONE = "SELECT pg_advisory_xact_lock(3, 3)"
+_ALONE = "SELECT pg_advisory_xact_lock(3, 4)"
 # The labels of other systems do not count: they do not choose objects at random.
 _LOOKS = f"""
 SELECT (drawn_at AT TIME ZONE 'UTC')::date AS day, draw, look.item, look.label AS predicted,
