@@ -42,7 +42,7 @@ UPDATE grouped SET started_at = clock_timestamp() FROM (
 WHERE started_at <= now() - make_interval(secs => :every) AND seen <> state.now
 RETURNING started_at, state.now AS seen
 """
-_IS_MORE = "SELECT count(*) > :few FROM (SELECT FROM content LIMIT :few + 1) AS some"
+_IS_MORE = "SELECT count(*) > :few FROM (SELECT FROM content LIMIT :few + 1) AS first"
 _END = "UPDATE grouped SET seen = :seen WHERE started_at = :started_at"
 _WAITS = "item.state = 0 AND item.tier < 3"
 # Only rows of ones can be near: the first byte of encoded features is 1. Contents of known campaigns that do
