@@ -14,7 +14,8 @@ from tests.gate.test_contents import states
 from tests.gate.test_quarantine import rows
 from transcendent.cli.app import app
 from transcendent.errors import GateError
-from transcendent.gate import findings, grouping, read_labelled
+from transcendent.gate import campaigns as gate_campaigns
+from transcendent.gate import findings, read_labelled
 from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.campaigns import Grouping
 from transcendent.gate.check import check
@@ -23,7 +24,7 @@ from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.events import Cursor, Events
 from transcendent.gate.export import export_labelled
 from transcendent.gate.features import encode
-from transcendent.gate.grouping import GroupedContents, GroupingProcess
+from transcendent.gate.grouping import GroupedContents, group_all
 from transcendent.gate.intake import AUDITED, keep
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.quarantine import ConflictError, NoItemError, Quarantine
@@ -314,22 +315,21 @@ def test_a_pass_writes_only_what_changed_and_waits_for_news(engine, quarantine, 
     assert scalars(engine, "SELECT key FROM content") == []
 
 
-def test_a_pass_that_another_has_overtaken_writes_nothing(engine, campaigns, send):
+def test_a_pass_that_another_has_overtaken_writes_nothing(engine, campaigns, send, monkeypatch):
     send(family(6))
     [found] = campaigns.list()
     with engine.begin() as connection:
         connection.execute(text("UPDATE grouped SET seen = ''"))
         connection.execute(text("UPDATE content SET campaign = NULL"))
     slow = Grouping(engine)
-    compute = slow._process.group
 
     def overtaken(given):
         with engine.begin() as connection:
             connection.execute(text("UPDATE grouped SET started_at = now()"))
-        return compute(given)
+        return group_all(given)
 
-    slow._process.group = overtaken
-    slow.regroup()
+    monkeypatch.setattr(gate_campaigns, "group_all", overtaken)
+    assert slow.regroup()
     assert scalars(engine, "SELECT key FROM content WHERE campaign IS NOT NULL") == []
     assert scalars(engine, "SELECT id FROM campaign") == [found["id"]]
 
@@ -366,20 +366,34 @@ def test_one_of_several_analysts_labels_it(engine, quarantine, campaigns, send):
     assert check(engine) == []
 
 
-def test_many_contents_are_grouped_in_a_process_of_their_own(monkeypatch):
-    monkeypatch.setattr(grouping, "_IN_THREAD", 0)
-    contents = encode(np.vstack([family(6), family(5, 70)]))
-    nothing = [None] * 11
+def test_many_contents_are_grouped_in_a_process_of_their_own(engine, campaigns, send, monkeypatch):
+    send(np.vstack([family(6), family(5, 70)]))
+    found = {each["id"] for each in campaigns.list()}
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE content SET campaign = NULL"))
+        connection.execute(text("UPDATE grouped SET seen = ''"))
+    monkeypatch.setattr(gate_campaigns, "_FEW", 5)
+    stopped = Grouping(engine)
+    stopped.stop()
+    assert stopped.regroup()
+    assert scalars(engine, "SELECT key FROM content WHERE campaign IS NOT NULL") == []
+    assert Grouping(engine).regroup()
+    assert {each["id"] for each in campaigns.list()} == found
+    assert scalars(engine, "SELECT seen <> '' FROM grouped") == [True]
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE grouped SET seen = ''"))
+    monkeypatch.setattr(gate_campaigns, "_RUN", "raise ValueError('no')")
+    with pytest.raises(RuntimeError, match="the process ended with 1: ValueError: no"):
+        Grouping(engine).regroup()
+
+
+def test_campaigns_of_other_columns_have_other_ids():
+    contents, nothing = encode(np.vstack([family(6), family(5, 70)])), [None] * 11
     given = GroupedContents(contents, [0] * 11, [0.1] * 11, nothing, nothing, None, [])
-    one, other = GroupingProcess().group([given, given])
+    one, other = group_all([given, given])
     assert [each.rows for each in one] == [[*range(6)], [*range(6, 11)]]
     assert [each.rows for each in other] == [each.rows for each in one]
     assert len({each.id for each in [*one, *other]}) == 4
-    stopped = GroupingProcess()
-    stopped.stop()
-    assert stopped.group([given]) is None
-    with pytest.raises(RuntimeError, match="the process ended with 1: "):
-        GroupingProcess().group([given._replace(features=[b"\x04nothing"] * 11)])
 
 
 def test_inferred_labels_say_so_in_events_and_exports(engine, quarantine, campaigns, send):

@@ -1,19 +1,25 @@
 """Campaigns of the quarantine: which contents that wait belong together.
 
 Every few minutes, one process of all gates reads the newest contents that wait and those of known campaigns,
-groups them, and writes what has changed. No lock is held while it computes.
+groups them, and writes what has changed. No lock is held while it computes. It starts another process for
+that, unless there are few contents: reading and grouping 20,000 in a thread would delay answers.
 """
 
 import json
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 
-from transcendent.gate.grouping import FoundCampaign, GroupedContents, GroupingProcess
+from transcendent.gate.database import connect
+from transcendent.gate.grouping import FoundCampaign, GroupedContents, group_all
 from transcendent.gate.opinions import opinions_on
 from transcendent.tables.layout import Layout
 
@@ -22,6 +28,9 @@ EVERY = 300.0
 LOOKS = 15.0
 """Seconds between two looks whether a pass is due."""
 _MAX_WAITING, _MAX_KNOWN = 20_000, 5_000
+_FEW = 200  # contents that take less time than starting a process
+_TIMEOUT = 240  # seconds
+_RUN = "from transcendent.gate.campaigns import make_pass; make_pass()"
 
 # The row is a lease as well: if the process dies, another one begins after the same time. Without new items,
 # labels, deletions or dropped months there is nothing to do.
@@ -33,6 +42,7 @@ UPDATE grouped SET started_at = clock_timestamp() FROM (
 WHERE started_at <= now() - make_interval(secs => :every) AND seen <> state.now
 RETURNING started_at, state.now AS seen
 """
+_IS_MORE = "SELECT count(*) > :few FROM (SELECT FROM content LIMIT :few + 1) AS first"
 _END = "UPDATE grouped SET seen = :seen WHERE started_at = :started_at"
 _WAITS = "item.state = 0 AND item.tier < 3"
 # Only rows of ones can be near: the first byte of encoded features is 1. Contents of known campaigns that do
@@ -99,7 +109,8 @@ class Grouping:
 
     def __init__(self, engine: Engine, opinions: int = 1) -> None:
         self._engine, self._opinions = engine, opinions
-        self._process = GroupingProcess()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
 
     def work(self) -> None:
         """Group what waits if that is due."""
@@ -109,22 +120,52 @@ class Grouping:
         """Group what waits if the last pass is long enough ago, and there is news; return whether it was."""
         with self._engine.begin() as connection:
             begun = connection.execute(text(_BEGIN), {"every": every}).first()
+            is_more = connection.execute(text(_IS_MORE), {"few": _FEW}).scalar_one()
         if begun is None:
             return False
+        if is_more:
+            self._start_pass(Pass(*begun))
+        else:
+            self.make(Pass(*begun))
+        return True
+
+    def make(self, begun: Pass) -> None:
+        """Make a pass that was begun."""
         with self._engine.connect() as connection:
             gathered, labels = self._gather(connection)
         given = [
             _to_group(rows, names, labels, gathered.stored)
             for rows, names in zip(gathered.groups, gathered.names, strict=True)
         ]
-        found = self._process.group(given)
-        if found is not None:
-            self._write(Pass(*begun), gathered, found)
-        return found is not None
+        self._write(begun, gathered, group_all(given))
 
     def stop(self) -> None:
         """End a pass under way, and begin no other."""
-        self._process.stop()
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
+
+    def _start_pass(self, begun: Pass) -> None:
+        """Make a pass in another process, and wait for its end."""
+        given = {
+            "url": self._engine.url.render_as_string(hide_password=False),
+            "opinions": self._opinions,
+            "begun": [begun.started_at.isoformat(), begun.seen],
+        }
+        command, pipe = [sys.executable, "-c", _RUN], subprocess.PIPE
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        with subprocess.Popen(command, stdin=pipe, stderr=pipe, env=environment) as process:
+            self._process = process
+            if self._stopped:
+                process.kill()
+            try:
+                said = process.communicate(json.dumps(given).encode(), _TIMEOUT)[1]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        if process.returncode and not self._stopped:
+            last = said.decode(errors="replace").strip().rpartition("\n")[2]
+            raise RuntimeError(f"the process ended with {process.returncode}: {last:.200}")
 
     def _gather(self, connection: Connection) -> tuple[GatheredContents, Mapping[int, str | None]]:
         rows = connection.execute(text(_CONTENTS)).all()
@@ -180,3 +221,14 @@ def _to_group(
         names=None if names is None else list(names),
         taken=sorted(set(stored.values()) - own),
     )
+
+
+def make_pass() -> None:
+    """Make the pass that the standard input describes, at a low priority."""
+    with suppress(AttributeError, OSError):
+        os.nice(10)
+    given = json.load(sys.stdin)
+    started_at, seen = given["begun"]
+    engine = connect(given["url"], 1, timeout=_TIMEOUT)
+    Grouping(engine, given["opinions"]).make(Pass(datetime.fromisoformat(started_at), seen))
+    engine.dispose()

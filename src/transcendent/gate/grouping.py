@@ -1,23 +1,16 @@
-"""Which contents form campaigns, found in a process of its own, so that no answer waits for it."""
+"""Which contents form campaigns."""
 
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from transcendent.explaining import content_keys, find_campaigns
 from transcendent.gate.features import decode
 
 DISTANCE = 0.1
 """The largest Jaccard distance of near contents."""
-_IN_THREAD = 200  # contents that take less time than starting a process
-_TIMEOUT = 240  # seconds
-_RUN = "from transcendent.gate.grouping import answer; answer()"
 
 
 class GroupedContents(NamedTuple):
@@ -44,50 +37,6 @@ class FoundCampaign(NamedTuple):
     described: dict[str, Any]
 
 
-class GroupingProcess:
-    """Finds campaigns: few contents at once, many in a process that is started for it."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-
-    def group(self, given: list[GroupedContents]) -> list[list[FoundCampaign]] | None:
-        """Return the campaigns of each group of contents; None if it was stopped meanwhile."""
-        if sum(len(each.features) for each in given) <= _IN_THREAD:
-            return group_all(given)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command, pipe = [sys.executable, "-c", _RUN], subprocess.PIPE
-        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
-            self._process = process
-            if self._stopped:
-                process.kill()
-            try:
-                found, said = process.communicate(pickle.dumps(given), _TIMEOUT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-        if process.returncode == 0:
-            campaigns: list[list[FoundCampaign]] = pickle.loads(found)
-            return campaigns
-        if self._stopped:
-            return None
-        last = said.decode(errors="replace").strip().rpartition("\n")[2]
-        raise RuntimeError(f"the process ended with {process.returncode}: {last:.200}")
-
-    def stop(self) -> None:
-        """End the process, if there is one, and start no other."""
-        self._stopped = True
-        if self._process is not None:
-            self._process.kill()
-
-
-def answer() -> None:
-    """Read contents from the standard input, and write their campaigns to the standard output."""
-    with suppress(AttributeError, OSError):
-        os.nice(10)
-    sys.stdout.buffer.write(pickle.dumps(group_all(pickle.load(sys.stdin.buffer))))
-
-
 def group_all(given: list[GroupedContents]) -> list[list[FoundCampaign]]:
     """Return the campaigns of each group of contents, with different ids."""
     found: list[list[FoundCampaign]] = []
@@ -102,8 +51,6 @@ def group(given: GroupedContents) -> list[FoundCampaign]:
     if len(given.features) < 2:
         return []
     rows = _rows(given)
-    from transcendent.explaining import content_keys, find_campaigns
-
     keys = content_keys(rows).tolist()
     before = {key: name for key, name in zip(keys, given.campaigns, strict=True) if name is not None}
     # No key is like these, so that they match nothing; ids that are in use are not given again.
