@@ -1,5 +1,6 @@
 """Case memory in the gate: suggestions, and items that are settled by them."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -280,9 +281,14 @@ def test_cases_that_differ_settle_nothing_near_them(engine, quarantine, send, ca
     label_next(quarantine, "goodware", "bob")
     send("between", features(*range(1, 21)))
     assert suggested(quarantine, "between0") is not None
-    assert settling(engine, 0.2, []).settle() == 0
+    made = settling(engine, 0.2, [])
+    assert made.settle() == made.settle() == 0
     send("same")  # an object that has the content of a case is settled by that alone
-    assert settling(engine, 0.2, []).settle() == 1
+    assert made.settle() == 1
+    quarantine.undo("bob", item_of(quarantine, "other0"))
+    Suggesting(engine).compare()
+    assert made.settle() == 1  # no case is left that differs; the person who undid it labels the other item
+    assert states(engine)["between0"] == (REJECTED, 1)
 
 
 @pytest.mark.parametrize("why", ["held", "skipped", "undone", "drawn", "audit", "empty", "scores"])
@@ -482,3 +488,24 @@ def test_the_commands(database, own_engine, monkeypatch, capsys):
         assert said in "".join(capsys.readouterr())
     assert migrate(own_engine, "0002") == "0002"
     assert migrate(own_engine) == "0003"
+
+
+def test_a_gate_suggests_and_settles_in_the_background(own_engine, start_gate):
+    number = register(own_engine, MODEL)
+    quarantine = Quarantine(own_engine)
+    keep(own_engine, rows(own_engine, [0.1], "case", features=APP, model=number))
+    Contents(own_engine, b"secret").add_new()
+    label_next(quarantine)
+    keep(own_engine, rows(own_engine, [0.1] * 20, "same", features=APP, model=number))
+    keep(own_engine, rows(own_engine, [0.1], "near", features=NEAR, model=number))
+    Contents(own_engine, b"secret").add_new()
+    start_gate(settle=0, negative="goodware")
+    settled = "SELECT count(*) FROM inferred WHERE how = 'settled'"
+    looked = "SELECT count(*) FROM settled_look"
+    for _ in range(100):
+        if run(own_engine, settled)[0][0] + run(own_engine, looked)[0][0] == 20:
+            break
+        time.sleep(0.1)
+    assert run(own_engine, settled)[0][0] >= 10
+    assert suggested(quarantine, "near0") == ("malware", "ann", 0.05)
+    assert check(own_engine) == []

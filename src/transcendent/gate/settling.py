@@ -17,7 +17,16 @@ from transcendent.gate.auditing import AuditItem, Harm, harm_of
 from transcendent.gate.inferring import infer
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, Draw
 from transcendent.gate.paging import raise_alarm
-from transcendent.gate.suggesting import LAST, MOST, Case, Columns, SharedColumns, as_rows, read_cases
+from transcendent.gate.suggesting import (
+    LAST,
+    MOST,
+    Case,
+    Columns,
+    SharedColumns,
+    as_rows,
+    marker_of_cases,
+    read_cases,
+)
 
 LOOK = 0.05
 """Share of the items that is looked at all the same."""
@@ -135,6 +144,8 @@ class Settling:
         self._max_error = max_error
         self._draw = Draw(secret, LOOK)
         self._columns = SharedColumns()
+        self._marker: tuple[int, int | None] = 0, None
+        self._refused: set[bytes] = set()
 
     def work(self) -> None:
         """Settle what can be settled, unless the error was too high."""
@@ -146,23 +157,34 @@ class Settling:
     def settle(self) -> int:
         """Settle items that wait; return their number, including those to be looked at all the same."""
         settled, after, memory = 0, -1, _Memory(self._within, self._negative, self._columns)
-        with self._engine.connect() as connection:
-            keys = connection.execute(text(_KEYS), {"within": self._within}).scalars().all()
+        keys = self._keys()
         for _ in range(_MOST_IN_A_ROW if keys else 0):
             with self._engine.connect() as connection:
-                found = self._candidates(connection, _TO_SETTLE, after=after, keys=list(keys))
+                found = self._candidates(connection, _TO_SETTLE, after=after, keys=keys)
                 if any(each.distance > 0 for each in found):
                     memory.read(connection)
             if not found:
                 break
             after = found[-1].item
-            settled += self._settle([each for each in found if each.distance == 0] + memory.allowed(found))
+            near = memory.allowed(found)
+            self._refused |= {each.key for each in found if each.distance > 0} - {each.key for each in near}
+            settled += self._settle([each for each in found if each.distance == 0] + near)
         return settled
+
+    def _keys(self) -> list[bytes]:
+        """Return contents that may be settled, except those refused before, if the cases are the same."""
+        with self._engine.connect() as connection:
+            marker = marker_of_cases(connection, self._columns.read(connection))
+            if marker != self._marker:
+                self._marker, self._refused = marker, set()
+            keys = connection.execute(text(_KEYS), {"within": self._within}).scalars()
+            return [bytes(key) for key in keys if bytes(key) not in self._refused]
 
     def _candidates(self, connection: Connection, sql: str, **given: Any) -> list[Candidate]:
         given |= {"within": self._within, "negative": self._negative}
         given["models"] = self._columns.read(connection)
-        return [Candidate(*row) for row in connection.execute(text(sql), given)]
+        rows = connection.execute(text(sql), given)
+        return [Candidate(*row)._replace(key=bytes(row.key), features=bytes(row.features)) for row in rows]
 
     def _settle(self, chosen: list[Candidate]) -> int:
         ids = {number for each in chosen for number in (each.item, each.case)}

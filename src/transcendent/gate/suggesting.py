@@ -49,6 +49,7 @@ JOIN item ON item.id = content.labelled AND item.state = 1 AND item.model = ANY(
 {LAST.format("content")}
 """
 _LATEST = f"SELECT max(last.written_at) {_OF_CASES}"
+_MARKER = f"SELECT count(*), max(last.id) {_OF_CASES}"
 _CASES = f"""
 SELECT * FROM (
     SELECT item.model, item.id AS item, last.id AS action, content.label, content.contested,
@@ -245,6 +246,12 @@ class Suggesting:
             with self._engine.begin() as connection:
                 connection.execute(text(_COMPARED), given)
         return len(contents)
+
+
+def marker_of_cases(connection: Connection, models: list[int]) -> tuple[int, int | None]:
+    """Return what changes when cases come or go: their number, and that of the latest label."""
+    count, last = connection.execute(text(_MARKER), {"models": models}).one()
+    return count, last
 
 
 def read_cases(connection: Connection, models: list[int]) -> list[Case]:
