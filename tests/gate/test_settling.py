@@ -2,18 +2,18 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 
 import numpy as np
 import pytest
 from sqlalchemy import text
 
-from tests.gate.test_contents import label_next, labels_of
+from tests.gate.test_contents import label_next, labels_of, states
 from tests.gate.test_quarantine import rows
 from transcendent.cli.app import app
 from transcendent.errors import GateSettingsError
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
-from transcendent.gate.database import migrate
 from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, REJECTED, Draw, keep, register
@@ -43,6 +43,7 @@ APP = features(*range(20))
 NEAR = features(*range(19))  # at a distance of 0.05
 FURTHER = features(*range(15))  # at a distance of 0.25
 OTHER = features(*range(30, 50))
+NUMBERS = count(1 << 30)  # of items that are gone
 
 
 @pytest.fixture
@@ -65,8 +66,7 @@ def send(engine):
 
 
 def suggested(quarantine, name, who=None):
-    [found] = quarantine.find(name)
-    said = quarantine.show(found["item"], who)["suggestion"]
+    said = quarantine.show(item_of(quarantine, name), who)["suggestion"]
     return said and (said["label"], said["author"], round(said["distance"], 3))
 
 
@@ -79,6 +79,13 @@ def run(engine, sql, **given):
     with engine.begin() as connection:
         done = connection.execute(text(sql), given)
         return done.all() if done.returns_rows else done.rowcount
+
+
+def deploy(engine, action):
+    made = (
+        "(model, action, settings, author, reason) SELECT id, :action, '{}', 'root', 'why' FROM model LIMIT 1"
+    )
+    run(engine, f"INSERT INTO deployment {made}", action=action)
 
 
 def test_exact_and_near_content_is_suggested(engine, quarantine, send):
@@ -140,8 +147,7 @@ def test_nothing_is_compared_twice(engine, quarantine, send):
     run(engine, "UPDATE content SET compared_at = NULL")
     send("waits")
     send("far", OTHER)
-    later = "UPDATE content SET compared_at = compared_at + interval '2 minutes'"
-    run(engine, later)  # labels that are committed late are not awaited for longer
+    run(engine, "UPDATE content SET compared_at = compared_at + interval '2 minutes'")  # late labels came
     assert Suggesting(engine).compare() == 0
     run(engine, "UPDATE content SET compared_at = compared_at - interval '4 minutes'")
     assert Suggesting(engine).compare() == 2
@@ -215,11 +221,6 @@ def settling(engine, within=0.1, negative=("goodware",), look=False):
     made = Settling(engine, within, negative, 0.01, b"secret")
     made._draw = Draw(b"secret", 1.0 if look else 1e-15)
     return made
-
-
-def states(engine):
-    sql = "SELECT object_id, tier, state FROM item JOIN payload USING (id) ORDER BY id"
-    return {name: (tier, state) for name, tier, state in run(engine, sql)}
 
 
 @pytest.fixture
@@ -300,10 +301,9 @@ def test_what_people_or_draws_have_chosen_is_not_settled(engine, quarantine, sen
         label_next(quarantine)
         send("later", encode(np.array([[1.0, 1.0]]))[0], model=SCORES)
     elif why == "empty":
-        for name in ("new", "later"):
-            send(name, features())
-            if name == "new":
-                label_next(quarantine)
+        send("new", features())
+        label_next(quarantine)
+        send("later", features())
     else:
         send("new")
         [item] = quarantine.claim("bob").items
@@ -315,10 +315,7 @@ def test_what_people_or_draws_have_chosen_is_not_settled(engine, quarantine, sen
             quarantine.undo("bob", item["id"])
         elif why == "drawn":
             quarantine.release("bob")
-            deployment = (
-                "INSERT INTO deployment (model, action, settings, author, reason) SELECT id, 'shadow', "
-            )
-            run(engine, f"{deployment} '{{}}', 'a', 'b' FROM model LIMIT 1")
+            deploy(engine, "shadow")
             sql = """INSERT INTO disagreement (item, shadow, active, hour, draw)
             SELECT :item, id, id, 1, 0.5 FROM deployment"""
             run(engine, sql, item=item["id"])
@@ -407,17 +404,15 @@ def test_what_is_locked_is_left_alone(engine, quarantine, send, case):
     assert settling(engine).settle() == 1
 
 
-def looked(engine, labels, settled="malware", days=1):
+def looked(engine, labels, days=1):
     """Looks of a past day, with the labels that people found; None for those without."""
     for place, label in enumerate(labels):
-        [(item,)] = run(engine, "SELECT coalesce(max(item), 0) + 1 FROM settled_look")
-        sql = """INSERT INTO settled_look VALUES
-        (:item, :settled, 0, :draw, now() - make_interval(days => :days))"""
-        given = {"item": item, "settled": settled, "draw": place / len(labels), "days": days}
-        run(engine, sql, **given)
+        given = {"item": next(NUMBERS), "draw": place / len(labels), "days": days, "label": label}
+        look = "VALUES (:item, 'malware', 0, :draw, now() - make_interval(days => :days))"
+        run(engine, f"INSERT INTO settled_look {look}", **given)
         if label is not None:
-            sql = "INSERT INTO label (item, action, label, author) VALUES (:item, 'label', :label, 'ann')"
-            run(engine, sql, item=item, label=label)
+            columns = "(item, action, label, author) VALUES (:item, 'label', :label, 'ann')"
+            run(engine, f"INSERT INTO label {columns}", **given)
 
 
 def error(engine):
@@ -427,11 +422,8 @@ def error(engine):
 
 
 def test_the_error_counts_looks_in_the_order_of_the_draw(engine):
-    run(engine, "SELECT setval(pg_get_serial_sequence('label', 'id'), max(id) + 1) FROM label")
     register(engine, MODEL)
-    run(engine, "DELETE FROM settled_look")
-    base = 10**6 + run(engine, "SELECT coalesce(max(item), 0) FROM label WHERE item < 10000000")[0][0]
-    run(engine, "INSERT INTO settled_look VALUES (:item, 'x', 0, 0, now())", item=base)  # today
+    looked(engine, ["goodware"] * 2, days=0)  # today is not over
     looked(engine, ["malware", "goodware", "unclear", None, "goodware"])
     looked(engine, ["malware"] * 3, days=2)
     assert error(engine) == (6, 1, 1)
@@ -440,9 +432,7 @@ def test_the_error_counts_looks_in_the_order_of_the_draw(engine):
 
 
 def test_too_many_errors_stop_it_until_it_is_resumed(engine, quarantine, send, case):
-    run(engine, "INSERT INTO deployment (model, action, settings, author, reason) "
-        "SELECT id, 'active', '{}', 'a', 'b' FROM model LIMIT 1")  # fmt: skip
-    run(engine, "INSERT INTO settled_look VALUES (20000000, 'x', 0, 0, now())")
+    deploy(engine, "active")
     looked(engine, ["goodware", "malware"] * 10)
     send("new", n=3)
     made = settling(engine)
@@ -486,10 +476,9 @@ def test_the_commands(database, own_engine, monkeypatch, capsys):
         with pytest.raises(SystemExit):
             app(["gate", *command])
         assert said in "".join(capsys.readouterr())
-    assert migrate(own_engine, "0002") == "0002"
-    assert migrate(own_engine) == "0003"
 
 
+@pytest.mark.full
 def test_a_gate_suggests_and_settles_in_the_background(own_engine, start_gate):
     number = register(own_engine, MODEL)
     quarantine = Quarantine(own_engine)
@@ -500,12 +489,9 @@ def test_a_gate_suggests_and_settles_in_the_background(own_engine, start_gate):
     keep(own_engine, rows(own_engine, [0.1], "near", features=NEAR, model=number))
     Contents(own_engine, b"secret").add_new()
     start_gate(settle=0, negative="goodware")
-    settled = "SELECT count(*) FROM inferred WHERE how = 'settled'"
-    looked = "SELECT count(*) FROM settled_look"
-    for _ in range(100):
-        if run(own_engine, settled)[0][0] + run(own_engine, looked)[0][0] == 20:
-            break
+    sql = "SELECT (SELECT count(*) FROM inferred WHERE how = 'settled'), (SELECT count(*) FROM settled_look)"
+    while sum(counts := run(own_engine, sql)[0]) < 20:
         time.sleep(0.1)
-    assert run(own_engine, settled)[0][0] >= 10
+    assert counts[0] >= 10
     assert suggested(quarantine, "near0") == ("malware", "ann", 0.05)
     assert check(own_engine) == []
