@@ -112,7 +112,7 @@ def test_it_is_labelled_once_and_undone_once(engine, quarantine, campaigns, send
     send(np.vstack([family(9), family(9)[:4]]))
     send(family(5, 70), "other")
     found = max(campaigns.list(), key=lambda each: each["contents"])
-    with pytest.raises(ConflictError, match="0 of 3 are opened: claim 3 more members"):
+    with pytest.raises(ConflictError, match="0 of 3 are opened: claim and label 3 more members"):
         campaigns.resolve("ann", found["id"], "malware")
     opened = open_members(quarantine, found["id"])
     [shown] = [each for each in campaigns.list() if each["id"] == found["id"]]
@@ -163,7 +163,7 @@ def test_members_are_drawn_by_a_hash_and_none_can_be_passed_over(engine, quarant
     [last] = quarantine.claim("ann", 3, campaign=found["id"]).items
     assert last["id"] == order[2]
     quarantine.resolve("ann", last["id"], "malware")
-    with pytest.raises(ConflictError, match="2 of 3 are opened: claim 1 more member "):
+    with pytest.raises(ConflictError, match="2 of 3 are opened: claim and label 1 more member "):
         campaigns.resolve("ann", found["id"], "malware")
     with pytest.raises(NoItemError, match="does not exist"):
         quarantine.claim("ann", campaign="nothing")
@@ -203,6 +203,24 @@ def test_another_label_of_a_member_disproves_what_was_inferred(engine, quarantin
     same = "SELECT item FROM item_content WHERE key = (SELECT key FROM item_content WHERE item = :item)"
     assert waiting == sorted(set(taken) - set(scalars(engine, same, item=again["id"])))  # copies follow it
     assert check(engine) == []
+
+
+def test_after_a_disagreement_looks_begin_anew(engine, quarantine, campaigns, send, regroup):
+    send(family(12))
+    [found] = campaigns.list()
+    open_members(quarantine, found["id"])
+    open_members(quarantine, found["id"], "goodware", "bob", 1)
+    [shown] = campaigns.list()
+    assert (shown["label"], shown["proves"]) == (None, None)
+    regroup()
+    for part in campaigns.list():
+        assert (part["label"], part["opened"]) == (None, 0)
+        with pytest.raises(ConflictError, match="0 of"):
+            campaigns.resolve("ann", part["id"], "malware")
+    largest = max(campaigns.list(), key=lambda each: each["contents"])
+    open_members(quarantine, largest["id"])
+    regroup()
+    assert campaigns.resolve("ann", largest["id"], "malware")["items"] >= 1
 
 
 def test_a_member_with_another_label_splits_it(engine, quarantine, campaigns, send, regroup):

@@ -95,11 +95,27 @@ def test_one_copy_can_be_undone_alone(engine, quarantine, send):
     [copy] = quarantine.find("o2")
     quarantine.undo("ann", copy["item"])
     assert states(engine)["o2"] == (REJECTED, 0)
-    item = label_next(quarantine, "goodware")
+    item = label_next(quarantine, "malware")
     assert item["object_id"] == "o2"
     [leader] = quarantine.find("o0")
     quarantine.undo("ann", leader["item"])
     assert states(engine) == {"o0": (REJECTED, 0), "o1": (COPY, 0), "o2": (REJECTED, 1)}
+
+
+def test_what_follows_from_contested_content_is_taken_back(engine, quarantine, send):
+    send(4)
+    label_next(quarantine, "malware")
+    [copy] = quarantine.find("o2")
+    quarantine.undo("ann", copy["item"])
+    label_next(quarantine, "goodware", "bob")
+    assert states(engine) == {
+        "o0": (REJECTED, 1),
+        "o1": (REJECTED, 0),
+        "o2": (REJECTED, 1),
+        "o3": (REJECTED, 0),
+    }
+    assert labels_of(quarantine, "o3")[-1] == ("undo", None, "bob", None)
+    assert check(engine) == []
 
 
 def test_contested_content_has_no_copies(engine, quarantine, send):

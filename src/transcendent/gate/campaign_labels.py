@@ -80,7 +80,7 @@ class CampaignLabels:
             "labels": dict(Counter(label for label in labels.values() if label is not None)),
             "label": next(iter(labels.values())) if missing is None else None,
             "missing": missing,
-            "proves": what_looks_prove(of.opened),
+            "proves": what_looks_prove(of.opened) if len(set(labels.values())) <= 1 else None,
         }
 
     def resolve(
@@ -155,8 +155,8 @@ def _missing(of: CampaignStanding, labels: dict[int, str | None]) -> str | None:
         found = ", ".join(f"{label}: {n}" for label, n in sorted(given.items(), key=str))
         return f"its members have different labels ({found:.200}); the next grouping splits it"
     if not of.needed:
-        return "nobody has opened a member since it was last labelled"
+        return "nobody has opened a member since it was last labelled or split"
     if of.opened < of.needed:
         rest = counted(of.needed - of.opened, "more member")
-        return f"{of.opened} of {of.needed} are opened: claim {rest} of it, which are drawn, and label them"
+        return f"{of.opened} of {of.needed} are opened: claim and label {rest} of it, drawn at random"
     return None

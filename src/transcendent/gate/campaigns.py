@@ -86,6 +86,9 @@ ON CONFLICT (id) DO UPDATE SET described = excluded.described || jsonb_build_obj
 WHERE known.described - '{split_from,merged}'::text[] <> excluded.described - '{split_from,merged}'::text[]
     OR excluded.described->'split_from' <> 'null' OR excluded.described->'merged' <> '[]'
 """
+_SPLIT = """
+UPDATE campaign SET looks_after = (SELECT coalesce(max(id), 0) FROM label) WHERE id = ANY(:ids)
+"""
 _EMPTY = "DELETE FROM campaign WHERE NOT EXISTS (SELECT FROM content WHERE content.campaign = campaign.id)"
 
 
@@ -201,8 +204,21 @@ class Grouping:
             connection.execute(text(_ASSIGN), given)
             texts = [Jsonb(each) for each in described.values()]
             connection.execute(text(_DESCRIBE), {"ids": list(described), "described": texts})
+            parts = _parts(gathered, campaigns)
+            connection.execute(text(_SPLIT), {"ids": parts})
             connection.execute(text(_EMPTY))
             connection.execute(text(_END), begun._asdict())
+
+
+def _parts(gathered: GatheredContents, campaigns: Mapping[bytes, str | None]) -> list[str]:
+    """Return the campaigns with contents of one that a label has left since the pass before."""
+    homes: dict[str, set[str | None]] = defaultdict(set)
+    for row in (row for rows in gathered.groups for row in rows):
+        if row.campaign is not None and row.label is not None:
+            homes[row.campaign].add(campaigns.get(bytes(row.key)))
+    split = {name for name, found in homes.items() if len(found) > 1}
+    stored = gathered.stored.items()
+    return sorted({str(home) for key, name in stored if name in split and (home := campaigns[key])})
 
 
 def _to_group(

@@ -37,7 +37,7 @@ ORDER BY shadow_counts.shadow DESC
 """
 # The label of an item is its last action, if that is a label. Labels that nobody gave prove nothing.
 _DRAWN = """
-SELECT active_outcome, shadow_outcome, draw, item,
+SELECT active_outcome, shadow_outcome, draw, disagreement.item,
     CASE WHEN last.action = 'label' AND inferred.label IS NULL THEN last.label END AS label
 FROM disagreement JOIN deployment AS active ON active.id = disagreement.active
 LEFT JOIN LATERAL (

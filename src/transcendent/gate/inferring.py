@@ -38,7 +38,13 @@ DELETE FROM content WHERE NOT contested AND NOT EXISTS (
 _REMEMBER = """
 UPDATE content SET label = :label, labelled = :item,
     contested = contested OR coalesce(content.label <> :label AND labelled <> :item, false)
-FROM item_content AS known WHERE known.item = :item AND content.key = known.key
+FROM item_content AS known WHERE known.item = :item AND content.key = known.key RETURNING contested
+"""
+# The labels that people gave objects with the same features.
+_OF_CONTENT = """
+SELECT label.id FROM item_content AS own JOIN item_content AS known ON known.key = own.key
+JOIN label ON label.item = known.item AND label.action = 'label'
+WHERE own.item = :item AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = label.id)
 """
 _CONTESTED = """
 SELECT contested FROM content JOIN item_content AS known USING (key) WHERE known.item = :item
@@ -87,21 +93,24 @@ def infer(
     connection.execute(text(_NO_OPINION), given)
 
 
-def remember(connection: Connection, item: int, label: str) -> None:
-    """Note that a person has given an item a label that is a class."""
-    connection.execute(text(_REMEMBER), {"item": item, "label": label})
+def remember(connection: Connection, item: int, label: str, who: str) -> None:
+    """Note that a person has given an item a label that is a class.
+
+    If its content is contested now, what followed from it is taken back: equal features are not equal files.
+    Objects with these features wait one by one from then on.
+    """
+    if connection.execute(text(_REMEMBER), {"item": item, "label": label}).scalar():
+        sources = connection.execute(text(_OF_CONTENT), {"item": item}).scalars().all()
+        take_back_all(connection, sources, who, ["copy", "settled"])
+        copies = list(connection.execute(text(_COPIES), {"item": item}).scalars())
+        connection.execute(text(_RELEASE), {"items": copies})
 
 
 def label_copies(connection: Connection, item: int, action: int, label: str, who: str) -> int:
-    """Give the copies of an item its label, and return their number.
-
-    If its content is contested, they are put back into the queue instead: equal features are not equal files.
-    """
-    contested = connection.execute(text(_CONTESTED), {"item": item}).scalar()
-    copies = list(connection.execute(text(_COPIES), {"item": item}).scalars())
-    if contested:
-        connection.execute(text(_RELEASE), {"items": copies})
+    """Give the copies of an item its label, and return their number; none if the content is contested."""
+    if connection.execute(text(_CONTESTED), {"item": item}).scalar():
         return 0
+    copies = list(connection.execute(text(_COPIES), {"item": item}).scalars())
     infer(connection, copies, label, who, "copy", [action])
     return len(copies)
 

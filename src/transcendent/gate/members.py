@@ -27,10 +27,12 @@ WHERE known.item = ANY(:items) AND content.campaign IS NOT NULL
 # they were written together, after all labels that people had given then.
 _MEMBERS = f"""
 SELECT content.campaign, content.label, content.labelled, content.contested, last.id AS action,
+    campaign.looks_after,
     coalesce(leader.state = 0 AND leader.tier < 3, false) AS waits,
     (SELECT inferred.label FROM inferred JOIN item ON item.id = inferred.item
     WHERE inferred.sources @> ARRAY[last.id] AND inferred.how = 'campaign' AND {STANDS} LIMIT 1) AS resolved
-FROM content LEFT JOIN item AS leader ON leader.id = content.leader
+FROM content JOIN campaign ON campaign.id = content.campaign
+LEFT JOIN item AS leader ON leader.id = content.leader
 LEFT JOIN LATERAL (
     SELECT id FROM label WHERE label.item = content.labelled ORDER BY id DESC LIMIT 1
 ) AS last ON content.label IS NOT NULL
@@ -47,8 +49,8 @@ class CampaignStanding(NamedTuple):
     """What people have found out about a campaign.
 
     The first ``needed`` contents in the random order, of those that wait or that people have labelled since
-    the campaign last got a label, must be opened: ``opened`` of them are. ``sources`` are the numbers of
-    their labels. ``labels`` has those of all contents, by the item that a person labelled.
+    the campaign last got a label or was split, must be opened: ``opened`` of them are. ``sources`` are the
+    numbers of their labels. ``labels`` has those of all contents, by the item that a person labelled.
     """
 
     contents: int
@@ -80,8 +82,8 @@ def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, Cam
 
 
 def _standing(members: list[Any]) -> CampaignStanding:
-    resolved = max((row.resolved or 0 for row in members), default=0)
-    drawn = [row for row in members if (row.waits if row.label is None else row.action > resolved)]
+    before = max(max(row.resolved or 0, row.looks_after) for row in members)
+    drawn = [row for row in members if (row.waits if row.label is None else row.action > before)]
     drawn = drawn[:LOOKS_NEEDED]
     sources = [row.action for row in drawn if row.label is not None]
     labels = {row.labelled: row.label for row in members if row.label is not None}

@@ -249,7 +249,7 @@ class Quarantine:
             set_item(connection, item, state=1, holder=None)
             written = write_action(connection, item, "label", who, label=label, reason=reason, note=note)
             if label in map(str, state["classes"]):
-                remember(connection, item, label)
+                remember(connection, item, label, who)
                 disprove(connection, item, label, who)
             if not state["accepted"]:
                 label_copies(connection, item, written["id"], label, who)

@@ -451,7 +451,7 @@ class ListedCampaign(BaseModel):
     labels: dict[str, int]
     label: str | None
     missing: str | None
-    proves: str
+    proves: str | None
 
 
 class CampaignLabelled(BaseModel):

@@ -62,11 +62,13 @@ CREATE INDEX inferred_sources ON inferred USING gin (sources);
 """
 _NO_INFERRED = "DROP TABLE inferred"
 
-# What a campaign looks like, in plain values; its members are the contents that name it.
+# What a campaign looks like, in plain values; its members are the contents that name it. Labels up to
+# `looks_after` prove nothing about it: then one of them split it.
 _CAMPAIGNS = """
 CREATE TABLE campaign (
     id text PRIMARY KEY,
     described jsonb NOT NULL,
+    looks_after bigint NOT NULL DEFAULT 0,
     found_at timestamptz NOT NULL DEFAULT now()
 );
 
