@@ -22,7 +22,7 @@ from transcendent.evaluators.columns import FittedColumns
 from transcendent.gate import model as gate_model
 from transcendent.gate import read_labelled
 from transcendent.gate.features import decode, encode, read_rows
-from transcendent.gate.quarantine import _features
+from transcendent.gate.item_features import features_of
 from transcendent.gate.ranges import Ranges
 from transcendent.tables.layout import Layout
 
@@ -238,6 +238,6 @@ def test_an_answer_names_what_is_outside_and_an_item_has_names(server, tmp_path)
 
 def test_an_item_shows_some_of_many_names():
     names = [f"f{j}" for j in range(500)]
-    shown = _features(Layout(500, names), encode(np.arange(500.0)[None])[0])
+    shown = features_of(Layout(500, names), encode(np.arange(500.0)[None])[0], None)
     assert list(shown["features"].items()) == [(f"f{j}", float(j)) for j in range(1, 201)]
     assert shown["more_features"] == 299

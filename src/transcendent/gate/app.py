@@ -220,7 +220,7 @@ def _suggesting(engine: Engine, settings: GateSettings) -> Suggesting:
     if settings.settle is None:
         return Suggesting(engine)
     limits = settings.settle, settings.negative or [], settings.max_settle_error
-    return Suggesting(engine, Settling(engine, *limits, settling_secret(engine)).work)
+    return Suggesting(engine, Settling(engine, *limits, settling_secret(engine), settings.opinions).work)
 
 
 def _observe(

@@ -32,6 +32,7 @@ SELECT item.id FROM content JOIN item_content AS known ON known.key = content.ke
 JOIN item ON item.id = known.item JOIN payload ON payload.id = item.id
 WHERE content.campaign = :campaign AND {_MEMBER} AND {_FREE} AND NOT payload.accepted
     AND NOT EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id)
+    AND NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)
     AND NOT EXISTS (SELECT FROM item AS leader WHERE leader.id = content.leader AND leader.held_until > now())
 ORDER BY item.id FOR UPDATE OF item
 """

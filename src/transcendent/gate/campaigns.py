@@ -37,7 +37,8 @@ _RUN = "from transcendent.gate.campaigns import make_pass; make_pass()"
 _BEGIN = """
 UPDATE grouped SET started_at = clock_timestamp() FROM (
     SELECT concat_ws(' ', (SELECT max(item) FROM item_content), (SELECT max(id) FROM label),
-        (SELECT max(id) FROM deletion), (SELECT min(number) FROM month)) AS now
+        (SELECT concat(count(*), '-', sum(items + examples)) FROM deletion),
+        (SELECT min(number) FROM month)) AS now
 ) AS state
 WHERE started_at <= now() - make_interval(secs => :every) AND seen <> state.now
 RETURNING started_at, state.now AS seen

@@ -30,7 +30,7 @@ SELECT set_config('idle_in_transaction_session_timeout', '60s', true), pg_try_ad
 # items are shorter than five minutes.
 _NEW = """
 SELECT item.id, item.model, payload.features FROM item JOIN payload ON payload.id = item.id
-WHERE item.id >= (SELECT before FROM contents_known)
+WHERE item.id >= :before
     AND NOT EXISTS (SELECT FROM item_content WHERE item_content.item = item.id)
 ORDER BY item.id LIMIT :limit
 """
@@ -52,15 +52,22 @@ INSERT INTO item_content (item, key) SELECT item, key FROM new ON CONFLICT DO NO
 """
 # Analysts may have labelled items before their contents were known.
 _LABELLED = """
-UPDATE content SET label = last.label, labelled = known.item
-FROM item_content AS known JOIN item ON item.id = known.item AND item.state = 1
-JOIN LATERAL (SELECT * FROM label WHERE label.item = known.item ORDER BY id DESC LIMIT 1) AS last
-    ON last.action = 'label'
-JOIN model ON model.id = item.model
-WHERE known.item = ANY(:items) AND content.key = known.key AND content.label IS NULL
-    AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
-    AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
-    AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
+UPDATE content SET label = coalesce(content.label, found.label),
+    labelled = CASE WHEN content.label IS NULL THEN found.item ELSE labelled END,
+    contested = contested OR found.labels > 1 OR coalesce(content.label <> found.label, false)
+FROM (
+    SELECT known.key, count(DISTINCT last.label) AS labels, max(known.item) AS item,
+        (array_agg(last.label ORDER BY known.item DESC))[1] AS label
+    FROM item_content AS known JOIN item ON item.id = known.item AND item.state = 1
+    JOIN LATERAL (SELECT * FROM label WHERE label.item = known.item ORDER BY id DESC LIMIT 1) AS last
+        ON last.action = 'label'
+    JOIN model ON model.id = item.model
+    WHERE known.item = ANY(:items)
+        AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
+        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
+        AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
+    GROUP BY known.key
+) AS found WHERE content.key = found.key
 """
 _WAITS = "item.state = 0 AND item.tier < 3"
 _FREE = "(item.held_until IS NULL OR item.held_until <= now())"
@@ -83,8 +90,8 @@ UPDATE item SET tier = {COPY} FROM copies WHERE item.id = copies.id
 """
 # Copies whose leader was deleted or dropped, was closed, or got its label while they became copies.
 _ORPHANS = f"""
-SELECT min(item.id) AS item, known.key FROM item JOIN item_content AS known ON known.item = item.id
-JOIN content USING (key)
+SELECT min(item.id) AS item, known.key FROM item LEFT JOIN item_content AS known ON known.item = item.id
+LEFT JOIN content USING (key)
 WHERE item.state = 0 AND item.tier = {COPY}
     AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {_WAITS})
 GROUP BY known.key LIMIT :limit
@@ -106,6 +113,7 @@ class Contents:
     def __init__(self, engine: Engine, secret: bytes) -> None:
         self._engine, self._place = engine, Draw(secret, 1.0).rank
         self._layouts: dict[int, bytes] = {}
+        self._of_scores: set[int] = set()
         self._repair_at = -math.inf
 
     def work(self) -> None:
@@ -128,9 +136,10 @@ class Contents:
         with self._engine.begin() as connection:
             if not connection.execute(text(_LOCK)).one().free:
                 return 0
-            rows = connection.execute(text(_NEW), {"limit": _AT_ONCE}).all()
+            before = connection.execute(text("SELECT before FROM contents_known")).scalar_one()
+            rows = connection.execute(text(_NEW), {"before": before, "limit": _AT_ONCE}).all()
             self._read_layouts(connection, {row.model for row in rows})
-            keys = [self._key(row.model, bytes(row.features)) for row in rows]
+            keys = [self._key(row.id, row.model, bytes(row.features)) for row in rows]
             given: dict[str, Any] = {"items": [row.id for row in rows], "keys": keys}
             if rows:
                 places = [self._place(key.hex()) for key in keys]
@@ -151,7 +160,10 @@ class Contents:
                 connection.execute(text(_PROMOTE), {"items": [row.item for row in orphans]})
             return len(orphans)
 
-    def _key(self, model: int, features: bytes) -> bytes:
+    def _key(self, item: int, model: int, features: bytes) -> bytes:
+        # Scores that are equal, or no features at all, do not make equal objects.
+        if model in self._of_scores or len(features) == 1:
+            features += item.to_bytes(8, "big")
         return blake2b(features, key=self._layouts[model], digest_size=_KEY_BYTES).digest()
 
     def _read_layouts(self, connection: Connection, models: set[int]) -> None:
@@ -160,3 +172,5 @@ class Contents:
         for row in connection.execute(text(_MODELS), {"models": new}) if new else ():
             described = json.dumps([row.features, row.classes], sort_keys=True).encode()
             self._layouts[row.id] = blake2b(described, digest_size=_KEY_BYTES).digest()
+            if "scores" in row.features:
+                self._of_scores.add(row.id)

@@ -160,6 +160,8 @@ def _steps(ids: list[int]) -> Iterator[list[int]]:
 def _delete(connection: Connection, ids: list[int], deletion: int) -> Deleted:
     given: dict[str, Any] = {"ids": ids}
     connection.execute(text("SET LOCAL synchronous_commit = on"))
+    # Whoever finds contents has read items that are deleted here, and would write their keys afterwards.
+    connection.execute(text("SELECT pg_advisory_xact_lock(3, 2)"))
     connection.execute(text(_LOCK), given)
     connection.execute(text(_IDENTITY), given)
     connection.execute(text(_DELIVERIES), given)

@@ -26,7 +26,10 @@ _NO_OPINION = "DELETE FROM unconfirmed WHERE item = ANY(:items)"
 _COPIES = f"""
 SELECT id FROM item WHERE state + 0 = 0 AND tier + 0 = {COPY} AND id = ANY(ARRAY(
     SELECT item FROM item_content WHERE key = (SELECT key FROM item_content WHERE item = :item)
-)) ORDER BY id FOR UPDATE
+)) AND (held_until IS NULL OR held_until <= now()) AND model IN (
+    SELECT id FROM model WHERE classes = (
+        SELECT own.classes FROM item JOIN model AS own ON own.id = item.model WHERE item.id = :item)
+) ORDER BY id FOR UPDATE
 """
 _RELEASE = f"UPDATE item SET tier = {REJECTED} WHERE id = ANY(:items)"
 UNUSED = """
@@ -50,7 +53,17 @@ _CONTESTED = """
 SELECT contested FROM content JOIN item_content AS known USING (key) WHERE known.item = :item
 """
 _FORGET = """
-UPDATE content SET label = NULL, labelled = NULL FROM item_content AS known
+UPDATE content SET (label, labelled) = (
+    SELECT last.label, other.item FROM item_content AS other
+    JOIN item ON item.id = other.item AND item.state = 1 JOIN model ON model.id = item.model
+    JOIN LATERAL (SELECT * FROM label WHERE label.item = other.item ORDER BY id DESC LIMIT 1) AS last
+        ON last.action = 'label'
+            AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
+    WHERE other.key = content.key AND other.item <> :item
+        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
+        AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
+    ORDER BY last.id DESC LIMIT 1
+) FROM item_content AS known
 WHERE known.item = :item AND content.key = known.key AND labelled = :item
 """
 STANDS = "item.state = 1 AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)"
@@ -71,6 +84,20 @@ SELECT DISTINCT unnest(inferred.sources) FROM item_content AS own
 JOIN item_content AS known ON known.key = own.key JOIN inferred ON inferred.item = known.item
 JOIN label ON label.id = inferred.label
 WHERE own.item = :item AND inferred.how = 'campaign' AND label.label <> :label
+"""
+# What was settled for objects with the same features, with another label.
+_SAME_CONTENT = f"""
+SELECT item.id FROM item_content AS own JOIN item_content AS known ON known.key = own.key
+JOIN inferred ON inferred.item = known.item JOIN item ON item.id = inferred.item
+JOIN label ON label.id = inferred.label
+WHERE own.item = :item AND inferred.how = 'settled' AND label.label <> :label AND {STANDS}
+ORDER BY item.id FOR UPDATE OF item
+"""
+_WAIT_AGAIN = """
+WITH history AS (
+    INSERT INTO label (item, action, author) SELECT unnest(CAST(:items AS bigint[])), 'undo', :who
+)
+UPDATE item SET state = 0 WHERE id = ANY(:items)
 """
 
 
@@ -117,8 +144,9 @@ def label_copies(connection: Connection, item: int, action: int, label: str, who
 
 def take_back(connection: Connection, item: int, action: int, who: str) -> int:
     """Take back the labels that follow from one of an item, and return their number."""
+    taken = take_back_all(connection, [action], who, ["copy", "campaign", "settled"])
     connection.execute(text(_FORGET), {"item": item})
-    return take_back_all(connection, [action], who, ["copy", "campaign", "settled"])
+    return taken
 
 
 def take_back_all(connection: Connection, sources: Sequence[int], who: str, how: Sequence[str]) -> int:
@@ -128,6 +156,13 @@ def take_back_all(connection: Connection, sources: Sequence[int], who: str, how:
 
 
 def disprove(connection: Connection, item: int, label: str, who: str) -> int:
-    """Take back what was inferred for a campaign if a person gives one of these objects another label."""
+    """Take back what a person disproves who gives an object another label than was inferred for its content.
+
+    That is what was settled for the same content, and all that was inferred for its campaign.
+    """
+    given = {"item": item, "label": label}
+    items = connection.execute(text(_SAME_CONTENT), given).scalars().all()
+    if items:
+        connection.execute(text(_WAIT_AGAIN), {"items": list(items), "who": who})
     sources = connection.execute(text(_DISPROVED), {"item": item, "label": label}).scalars().all()
     return take_back_all(connection, sources, who, ["campaign"]) if sources else 0

@@ -98,8 +98,10 @@ WITH incoming AS (
         {", ".join(f"{name} = coalesce(known.{name}, payload.{name})" for name in Origin._fields)}
     FROM known WHERE payload.id = known.id
 )
-UPDATE item SET model = known.model, tier = known.tier, rank = known.rank, holder = NULL, held_until = NULL,
-    skipped_by = NULL, state = CASE WHEN known.kept THEN 0 ELSE 2 END
+UPDATE item SET model = known.model,
+    tier = CASE WHEN item.tier = {COPY} AND known.tier = {REJECTED} THEN item.tier ELSE known.tier END,
+    rank = known.rank, holder = NULL, held_until = NULL, skipped_by = NULL,
+    state = CASE WHEN known.kept THEN 0 ELSE 2 END
 FROM known WHERE item.id = known.id
 """
 _CLOSED = "item.state = 2 AND incoming.kept"

@@ -16,6 +16,7 @@ from transcendent.explaining import CaseMemory, content_keys
 from transcendent.gate.auditing import AuditItem, Harm, harm_of
 from transcendent.gate.inferring import infer
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, Draw
+from transcendent.gate.opinions import opinions_on
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.suggesting import (
     LAST,
@@ -62,7 +63,10 @@ LEFT JOIN item_content AS near ON near.item = content.near AND content.label IS 
 JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near.key ELSE content.key END
 {LAST.format("source")}
 JOIN item AS known ON known.id = source.labelled
+JOIN model ON model.id = item.model
+    AND lower(source.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
 WHERE {_FREE} AND NOT content.contested AND NOT source.contested AND item.model = ANY(:models)
+    AND NOT EXISTS (SELECT FROM item AS leader WHERE leader.id = content.leader AND leader.held_until > now())
     AND (content.label IS NOT NULL OR (content.distance <= :within AND source.label <> ALL(:negative)))
     {{among}}
 ORDER BY item.id LIMIT {_AT_ONCE}
@@ -135,11 +139,21 @@ class Candidate(NamedTuple):
 
 
 class Settling:
-    """Settles items that wait. ``within``, ``negative`` and ``max_error`` are settings of the gate."""
+    """Settles items that wait. ``within`` and the next two are settings of the gate.
+
+    With ``opinions=2``, cases settle once two analysts agree on their label.
+    """
 
     def __init__(
-        self, engine: Engine, within: float, negative: Collection[str], max_error: float, secret: bytes
+        self,
+        engine: Engine,
+        within: float,
+        negative: Collection[str],
+        max_error: float,
+        secret: bytes,
+        opinions: int = 1,
     ) -> None:
+        self._opinions = opinions
         self._engine, self._within, self._negative = engine, within, list(negative)
         self._max_error = max_error
         self._draw = Draw(secret, LOOK)
@@ -184,7 +198,11 @@ class Settling:
         given |= {"within": self._within, "negative": self._negative}
         given["models"] = self._columns.read(connection)
         rows = connection.execute(text(sql), given)
-        return [Candidate(*row)._replace(key=bytes(row.key), features=bytes(row.features)) for row in rows]
+        found = [Candidate(*row)._replace(key=bytes(row.key), features=bytes(row.features)) for row in rows]
+        if self._opinions > 1:
+            said = opinions_on(connection, list({each.case for each in found}))
+            found = [each for each in found if said[each.case].agreed == each.label]
+        return found
 
     def _settle(self, chosen: list[Candidate]) -> int:
         ids = {number for each in chosen for number in (each.item, each.case)}

@@ -96,6 +96,7 @@ LEFT JOIN item_content AS near ON near.item = content.near AND content.label IS 
 JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near.key ELSE own.key END
 {LAST.format("source")}
 WHERE own.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids) AND source.label IS NOT NULL
+    AND EXISTS (SELECT FROM item_content AS kept WHERE kept.item = source.labelled)
     AND source.labelled <> own.item
     AND NOT (item.state = 0 AND EXISTS (SELECT FROM settled_look AS look WHERE look.item = item.id))
 """
@@ -244,6 +245,7 @@ class Suggesting:
             given = {"now": now, "afresh": afresh, "keys": [each.key for each in some]}
             given |= {"near": [item for item, _ in found], "distances": [distance for _, distance in found]}
             with self._engine.begin() as connection:
+                connection.execute(text("SELECT pg_advisory_xact_lock(3, 2)"))  # see campaigns
                 connection.execute(text(_COMPARED), given)
         return len(contents)
 

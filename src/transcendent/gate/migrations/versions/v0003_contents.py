@@ -60,7 +60,19 @@ CREATE TABLE inferred (
 CREATE INDEX inferred_item ON inferred (item);
 CREATE INDEX inferred_sources ON inferred USING gin (sources);
 """
-_NO_INFERRED = "DROP TABLE inferred"
+# Without this table they would be labels of their authors: they are taken back.
+_NO_INFERRED = """
+WITH stands AS (
+    SELECT item.id FROM inferred JOIN item ON item.id = inferred.item AND item.state = 1
+    WHERE inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)
+), history AS (
+    INSERT INTO label (item, action, author) SELECT id, 'undo', 'gate' FROM stands
+)
+UPDATE item SET state = 0 FROM stands WHERE item.id = stands.id;
+DELETE FROM example USING inferred WHERE inferred.item = example.id
+    AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item);
+DROP TABLE inferred
+"""
 
 # What a campaign looks like, in plain values; its members are the contents that name it. Labels up to
 # `looks_after` prove nothing about it: then one of them split it.
