@@ -62,6 +62,15 @@ def label(quarantine, name, said, who="ann"):
     return quarantine.resolve(who, item, said)
 
 
+def put_near_a_case(engine, quarantine):
+    """A case of malware, and five objects with the same features near it."""
+    put(engine, "case")
+    find(engine)
+    label(quarantine, "case0", "malware")
+    put(engine, "near", NEAR, n=5)
+    find(engine)
+
+
 def settle(engine, monkeypatch, within=0.0, negative=("goodware",), **given):
     monkeypatch.setattr(settling_module, "LOOK", 1e-12)
     Suggesting(engine).compare()
@@ -206,11 +215,7 @@ def test_a_skipped_look_is_not_labelled_with_a_campaign(engine, quarantine, monk
 
 
 def test_copies_are_not_settled_while_somebody_looks_at_their_leader(engine, quarantine, monkeypatch):
-    put(engine, "case")
-    find(engine)
-    label(quarantine, "case0", "malware")
-    put(engine, "near", NEAR, n=5)
-    find(engine)
+    put_near_a_case(engine, quarantine)
     [item] = quarantine.claim("bob", 1).items
     assert item["copies"] == 4
     settle(engine, monkeypatch, 0.1)
@@ -220,11 +225,7 @@ def test_copies_are_not_settled_while_somebody_looks_at_their_leader(engine, qua
 
 
 def test_a_persons_label_corrects_what_was_settled_for_the_same_content(engine, quarantine, monkeypatch):
-    put(engine, "case")
-    find(engine)
-    label(quarantine, "case0", "malware")
-    put(engine, "near", NEAR, n=5)
-    find(engine)
+    put_near_a_case(engine, quarantine)
     settle(engine, monkeypatch, 0.1)
     quarantine.undo("root", item_of(quarantine, "near0"), anyone=True)
     label(quarantine, "near0", "goodware", "bob")

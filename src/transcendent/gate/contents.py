@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
+from transcendent.gate.inferring import LABELLED_BY_PEOPLE
 from transcendent.gate.intake import COPY, REJECTED, Draw
 
 EVERY = 5.0
@@ -51,22 +52,14 @@ WITH new AS (
 INSERT INTO item_content (item, key) SELECT item, key FROM new ON CONFLICT DO NOTHING
 """
 # Analysts may have labelled items before their contents were known.
-_LABELLED = """
+_LABELLED = f"""
 UPDATE content SET label = coalesce(content.label, found.label),
     labelled = CASE WHEN content.label IS NULL THEN found.item ELSE labelled END,
     contested = contested OR found.labels > 1 OR coalesce(content.label <> found.label, false)
 FROM (
     SELECT known.key, count(DISTINCT last.label) AS labels, max(known.item) AS item,
         (array_agg(last.label ORDER BY known.item DESC))[1] AS label
-    FROM item_content AS known JOIN item ON item.id = known.item AND item.state = 1
-    JOIN LATERAL (SELECT * FROM label WHERE label.item = known.item ORDER BY id DESC LIMIT 1) AS last
-        ON last.action = 'label'
-    JOIN model ON model.id = item.model
-    WHERE known.item = ANY(:items)
-        AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
-        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
-        AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
-    GROUP BY known.key
+    FROM {LABELLED_BY_PEOPLE} WHERE known.item = ANY(:items) GROUP BY known.key
 ) AS found WHERE content.key = found.key
 """
 _WAITS = "item.state = 0 AND item.tier < 3"

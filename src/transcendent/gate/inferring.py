@@ -52,31 +52,28 @@ WHERE own.item = :item AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label
 _CONTESTED = """
 SELECT contested FROM content JOIN item_content AS known USING (key) WHERE known.item = :item
 """
-_FORGET = """
+LABELLED_BY_PEOPLE = """
+item_content AS known JOIN item ON item.id = known.item AND item.state = 1
+JOIN model ON model.id = item.model
+JOIN LATERAL (SELECT * FROM label WHERE label.item = known.item ORDER BY id DESC LIMIT 1) AS last
+    ON last.action = 'label' AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
+    AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
+    AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
+"""
+"""Items with their contents and the label, a class, that a person gave them last."""
+_FORGET = f"""
 UPDATE content SET (label, labelled) = (
-    SELECT last.label, other.item FROM item_content AS other
-    JOIN item ON item.id = other.item AND item.state = 1 JOIN model ON model.id = item.model
-    JOIN LATERAL (SELECT * FROM label WHERE label.item = other.item ORDER BY id DESC LIMIT 1) AS last
-        ON last.action = 'label'
-            AND lower(last.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
-    WHERE other.key = content.key AND other.item <> :item
-        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = last.id)
-        AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = last.id)
-    ORDER BY last.id DESC LIMIT 1
+    SELECT last.label, known.item FROM {LABELLED_BY_PEOPLE}
+    WHERE known.key = content.key AND known.item <> :item ORDER BY last.id DESC LIMIT 1
 ) FROM item_content AS known
 WHERE known.item = :item AND content.key = known.key AND labelled = :item
 """
 STANDS = "item.state = 1 AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)"
 """Whether an inferred label is still that of its item: people may have labelled it since."""
-_TAKE_BACK = f"""
-WITH chosen AS (
-    SELECT item.id FROM inferred JOIN item ON item.id = inferred.item
-    WHERE inferred.sources && CAST(:sources AS bigint[]) AND inferred.how = ANY(:how) AND {STANDS}
-    ORDER BY item.id FOR UPDATE OF item
-), history AS (
-    INSERT INTO label (item, action, author) SELECT id, 'undo', :who FROM chosen
-)
-UPDATE item SET state = 0 FROM chosen WHERE item.id = chosen.id
+_FOLLOWING = f"""
+SELECT item.id FROM inferred JOIN item ON item.id = inferred.item
+WHERE inferred.sources && CAST(:sources AS bigint[]) AND inferred.how = ANY(:how) AND {STANDS}
+ORDER BY item.id FOR UPDATE OF item
 """
 # What another label of objects with the same features followed from, as a member of a campaign.
 _DISPROVED = """
@@ -151,8 +148,13 @@ def take_back(connection: Connection, item: int, action: int, who: str) -> int:
 
 def take_back_all(connection: Connection, sources: Sequence[int], who: str, how: Sequence[str]) -> int:
     """Take back the labels that follow from others in some ways, and return their number."""
-    given = {"sources": list(sources), "who": who, "how": list(how)}
-    return connection.execute(text(_TAKE_BACK), given).rowcount
+    given = {"sources": list(sources), "how": list(how)}
+    return _wait_again(connection, connection.execute(text(_FOLLOWING), given).scalars().all(), who)
+
+
+def _wait_again(connection: Connection, items: Sequence[int], who: str) -> int:
+    """Take back the labels of items, which are locked, and return their number."""
+    return connection.execute(text(_WAIT_AGAIN), {"items": list(items), "who": who}).rowcount if items else 0
 
 
 def disprove(connection: Connection, item: int, label: str, who: str) -> int:
@@ -161,8 +163,6 @@ def disprove(connection: Connection, item: int, label: str, who: str) -> int:
     That is what was settled for the same content, and all that was inferred for its campaign.
     """
     given = {"item": item, "label": label}
-    items = connection.execute(text(_SAME_CONTENT), given).scalars().all()
-    if items:
-        connection.execute(text(_WAIT_AGAIN), {"items": list(items), "who": who})
-    sources = connection.execute(text(_DISPROVED), {"item": item, "label": label}).scalars().all()
+    _wait_again(connection, connection.execute(text(_SAME_CONTENT), given).scalars().all(), who)
+    sources = connection.execute(text(_DISPROVED), given).scalars().all()
     return take_back_all(connection, sources, who, ["campaign"]) if sources else 0

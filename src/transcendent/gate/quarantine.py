@@ -39,8 +39,8 @@ _HOLD = """
 UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
 """
 # The second condition on ids lets the planner skip the other months' partitions of `payload`, too. LATERAL
-# with LIMIT finds each copy by its id, since no index has these sums: the planner
-# might otherwise read all copies for every item.
+# with LIMIT finds each copy by its id, since no index has these sums: the planner might otherwise read all
+# copies for every item.
 _SHOWN = """
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,

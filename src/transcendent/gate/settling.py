@@ -22,7 +22,7 @@ from transcendent.gate.suggesting import (
     LAST,
     MOST,
     Case,
-    Columns,
+    ContentColumns,
     SharedColumns,
     as_rows,
     marker_of_cases,
@@ -238,8 +238,8 @@ class _Memory:
 
     def __init__(self, within: float, negative: list[str], columns: SharedColumns) -> None:
         self._within, self._negative, self._columns = within, negative, columns
-        self._cases: dict[Columns, list[Case]] | None = None
-        self._built: dict[Columns, CaseMemory] = {}
+        self._cases: dict[ContentColumns, list[Case]] | None = None
+        self._built: dict[ContentColumns, CaseMemory] = {}
 
     def read(self, connection: Connection) -> None:
         """Read the cases, unless that was done."""
@@ -260,7 +260,7 @@ class _Memory:
             chosen += [each for each in near if labels[each.key] == each.label]
         return chosen
 
-    def _of(self, columns: Columns) -> CaseMemory:
+    def _of(self, columns: ContentColumns) -> CaseMemory:
         if columns not in self._built:
             memory = CaseMemory(MOST, settle=self._within, negative=self._negative)
             cases = (self._cases or {}).get(columns, [])

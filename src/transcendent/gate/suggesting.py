@@ -102,7 +102,7 @@ WHERE own.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids) AN
 """
 
 
-class Columns(NamedTuple):
+class ContentColumns(NamedTuple):
     """What models that share contents have in common: a digest of columns and classes, and some of it."""
 
     digest: bytes
@@ -173,20 +173,20 @@ class SharedColumns:
     """Which models share contents: those with the same columns and classes. Models of scores are left out."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Columns | None] = {}
+        self._known: dict[int, ContentColumns | None] = {}
 
     def read(self, connection: Connection) -> list[int]:
         """Read what is new, and return the models."""
         for row in connection.execute(text(_MODELS), {"known": list(self._known)}):
             described = orjson.dumps([row.features, row.classes], option=orjson.OPT_SORT_KEYS)
             classes = tuple(map(str, row.classes))
-            columns = Columns(sha256(described).digest(), row.features["count"] or 0, classes)
+            columns = ContentColumns(sha256(described).digest(), row.features["count"] or 0, classes)
             self._known[row.id] = None if "scores" in row.features else columns
         return [model for model, columns in self._known.items() if columns is not None]
 
-    def divide(self, rows: Iterable[T]) -> dict[Columns, list[T]]:
+    def divide(self, rows: Iterable[T]) -> dict[ContentColumns, list[T]]:
         """Return cases or contents by the columns of their models."""
-        found: dict[Columns, list[T]] = defaultdict(list)
+        found: dict[ContentColumns, list[T]] = defaultdict(list)
         for row in rows:
             if columns := self._known.get(row.model):
                 found[columns].append(row)
