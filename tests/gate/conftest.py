@@ -87,6 +87,7 @@ def drop_all(engine):
             *("identity", "example", "unswept", "remark", "outside_reason"),
             *("context_key", "context_field", "deletion", "unconfirmed"),
             *("item_content", "content", "campaign", "inferred", "settled_look", "settling_switch"),
+            "label_work",
         ):
             connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger

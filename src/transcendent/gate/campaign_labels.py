@@ -8,34 +8,45 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent._utils.text import counted
 from transcendent.explaining import what_looks_prove
-from transcendent.gate.inferring import STANDS, infer, take_back_all
+from transcendent.gate.inferring import take_back_all
+from transcendent.gate.intake import COPY, FREE, WAITS
+from transcendent.gate.label_work import STANDS, infer, label_copies_of, pending
 from transcendent.gate.members import CampaignStanding, standings
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.quarantine import ConflictError, NoItemError
 
 MAX_LISTED = 100
 
-_FREE = "(item.held_until IS NULL OR item.held_until <= now())"
-_MEMBER = "item.state = 0 AND item.tier BETWEEN 1 AND 3"
 _WAITING = f"""
 SELECT campaign.id, campaign.described, campaign.found_at, count(*) AS waiting
 FROM campaign JOIN content ON content.campaign = campaign.id
 JOIN item_content AS known ON known.key = content.key JOIN item ON item.id = known.item
-WHERE {_MEMBER} GROUP BY campaign.id
+WHERE item.state = 0 AND item.tier > 0 AND NOT {pending("known")} GROUP BY campaign.id
 """
 _MAY_CHANGE = "SELECT pg_advisory_xact_lock_shared(3, 3)"  # no grouping changes members meanwhile
 _LOCK_LABELLED = "SELECT id FROM item WHERE id = ANY(:items) ORDER BY id FOR UPDATE"
-# Neither the audit nor objects that a shadow drew: each of those is looked at. Whoever holds the leader of a
-# content labels its copies, too.
+# Neither the audit nor objects that a shadow drew: each of those is looked at.
 _LOCK_MEMBERS = f"""
 SELECT item.id FROM content JOIN item_content AS known ON known.key = content.key
 JOIN item ON item.id = known.item JOIN payload ON payload.id = item.id
-WHERE content.campaign = :campaign AND {_MEMBER} AND {_FREE} AND NOT payload.accepted
+WHERE content.campaign = :campaign AND {WAITS} AND item.tier > 0 AND {FREE} AND NOT payload.accepted
     AND NOT EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id)
     AND NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)
     AND NOT EXISTS (SELECT FROM item AS leader WHERE leader.id = content.leader AND leader.held_until > now())
 ORDER BY item.id FOR UPDATE OF item
 """
+# Whoever holds the leader of a content labels its copies, too. LATERAL as in `quarantine`.
+_WITH_COPIES = f"""
+SELECT content.key FROM content WHERE content.campaign = :campaign
+    AND NOT EXISTS (SELECT FROM item AS leader WHERE leader.id = content.leader AND leader.held_until > now())
+    AND EXISTS (
+        SELECT FROM item_content AS known, LATERAL (
+            SELECT FROM item WHERE item.id = known.item AND state + 0 = 0 AND tier + 0 = {COPY} LIMIT 1
+        ) AS copy WHERE known.key = content.key AND NOT {pending("known")}
+    ) ORDER BY content.key
+"""
+_MODEL = "SELECT model FROM item JOIN label ON label.item = item.id WHERE label.id = ANY(:sources) LIMIT 1"
+_REMARK = "SELECT max(label) FROM inferred WHERE item = ANY(:items)"
 _AUTHORS = f"""
 SELECT DISTINCT label.author FROM inferred JOIN item ON item.id = inferred.item
 JOIN label ON label.id = inferred.label
@@ -99,8 +110,9 @@ class CampaignLabels:
             connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
             items = list(connection.execute(text(_LOCK_MEMBERS), {"campaign": campaign}).scalars())
             infer(connection, items, label, who, "campaign", of.sources, reason=reason, note=note)
+            copies = _label_copies(connection, campaign, label, who, of.sources, items)
         self._acted("label", who, label)
-        return {"campaign": campaign, "label": label, "items": len(items)}
+        return {"campaign": campaign, "label": label, "items": len(items) + copies}
 
     def undo(self, who: str, campaign: str, *, anyone: bool = False) -> dict[str, Any]:
         """Take back the labels that a campaign's members got together: one's own, or those of ``anyone``."""
@@ -116,7 +128,7 @@ class CampaignLabels:
                     "or an operator may undo that."
                 )
             connection.execute(text("SET LOCAL synchronous_commit = on"))
-            taken = take_back_all(connection, sources, who, ["campaign"])
+            taken = take_back_all(connection, sources, who, ["campaign"], count=True)
         self._acted("undo", who, None)
         return {"campaign": campaign, "label": None, "items": taken}
 
@@ -125,6 +137,19 @@ class CampaignLabels:
         if self._opinions == 1 or not of.labels:
             return dict(of.labels)
         return {item: said.agreed for item, said in opinions_on(connection, list(of.labels)).items()}
+
+
+def _label_copies(
+    connection: Connection, campaign: str, label: str, who: str, sources: list[int], members: list[int]
+) -> int:
+    """Label the copies of members, some of them soon, and return their number."""
+    keys = connection.execute(text(_WITH_COPIES), {"campaign": campaign}).scalars().all()
+    model = connection.execute(text(_MODEL), {"sources": sources}).scalar()
+    if not keys or model is None:
+        return 0
+    remark = connection.execute(text(_REMARK), {"items": members}).scalar()
+    given = {"model": model, "remark": remark, "count": True}
+    return label_copies_of(connection, keys, label, who, "campaign", sources, **given)
 
 
 def _locked(connection: Connection, campaign: str) -> CampaignStanding:

@@ -20,8 +20,9 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.gate.database import connect
 from transcendent.gate.grouping import FoundCampaign, GroupedContents, group_all
+from transcendent.gate.intake import WAITS
 from transcendent.gate.opinions import opinions_on
-from transcendent.tables.layout import Layout
+from transcendent.gate.shared_columns import SharedColumns
 
 EVERY = 300.0
 """Seconds between two passes."""
@@ -45,7 +46,6 @@ RETURNING started_at, state.now AS seen
 """
 _IS_MORE = "SELECT count(*) > :few FROM (SELECT FROM content LIMIT :few + 1) AS first"
 _END = "UPDATE grouped SET seen = :seen WHERE started_at = :started_at"
-_WAITS = "item.state = 0 AND item.tier < 3"
 # Only rows of ones can be near: the first byte of encoded features is 1. Contents of known campaigns that do
 # not wait have labels, or got them from others: with them, campaigns keep their ids.
 _CONTENTS = f"""
@@ -54,16 +54,15 @@ SELECT content.key, content.label, content.labelled, content.campaign, item.id A
 FROM (
     (SELECT content.key, item.id FROM item JOIN item_content AS known ON known.item = item.id
     JOIN content ON content.key = known.key AND content.leader = item.id
-    WHERE {_WAITS} AND NOT content.contested ORDER BY item.id DESC LIMIT {_MAX_WAITING})
+    WHERE {WAITS} AND NOT content.contested ORDER BY item.id DESC LIMIT {_MAX_WAITING})
     UNION ALL
     (SELECT content.key, item.id FROM content JOIN item ON item.id = content.leader
-    WHERE content.campaign IS NOT NULL AND NOT content.contested AND NOT ({_WAITS})
+    WHERE content.campaign IS NOT NULL AND NOT content.contested AND NOT ({WAITS})
     ORDER BY item.id DESC LIMIT {_MAX_KNOWN})
 ) AS chosen JOIN content ON content.key = chosen.key JOIN item ON item.id = chosen.id
 JOIN payload ON payload.id = chosen.id
 WHERE get_byte(payload.features, 0) = 1 ORDER BY item.id
 """
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id = ANY(:models)"
 _STORED = "SELECT key, campaign FROM content WHERE campaign IS NOT NULL"
 # (3, 2) excludes those who find contents, who change several rows of `content`, too: two processes that meet
 # them in different orders could deadlock. (3, 3) excludes those who label a campaign.
@@ -173,18 +172,15 @@ class Grouping:
 
     def _gather(self, connection: Connection) -> tuple[GatheredContents, Mapping[int, str | None]]:
         rows = connection.execute(text(_CONTENTS)).all()
-        models = connection.execute(text(_MODELS), {"models": list({row.model for row in rows})}).all()
-        alike = {row.id: json.dumps([row.features, row.classes], sort_keys=True) for row in models}
-        layouts = {alike[row.id]: Layout.described(row.features) for row in models}
-        by_layout: dict[str, list[Any]] = defaultdict(list)
-        for row in rows:
-            by_layout[alike[row.model]].append(row)
+        columns = SharedColumns()
+        columns.read(connection)
+        by_columns = columns.divide(rows)
         stored = {bytes(row.key): row.campaign for row in connection.execute(text(_STORED))}
-        names = [layouts[each].names for each in by_layout]
+        names = [columns.names(each) for each in by_columns]
         labels: dict[int, str | None] = {row.labelled: row.label for row in rows if row.label is not None}
         if self._opinions > 1:
             labels = {item: said.agreed for item, said in opinions_on(connection, list(labels)).items()}
-        return GatheredContents(list(by_layout.values()), names, stored), labels
+        return GatheredContents(list(by_columns.values()), names, stored), labels
 
     def _write(self, begun: Pass, gathered: GatheredContents, found: list[list[FoundCampaign]]) -> None:
         """Write what has changed, unless another process has begun a later pass."""

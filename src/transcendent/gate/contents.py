@@ -5,22 +5,24 @@ of a content that waits is its *leader*; those that come later are *copies*, whi
 the label of its leader. Objects of the audit are never copies: each of them is looked at.
 """
 
-import json
 import math
 import time
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, text
 
 from transcendent.gate.inferring import LABELLED_BY_PEOPLE
-from transcendent.gate.intake import COPY, REJECTED, Draw
+from transcendent.gate.intake import COPY, FREE, REJECTED, WAITS, Draw
+from transcendent.gate.label_work import go_on
+from transcendent.gate.shared_columns import SharedColumns
 
 EVERY = 5.0
 """Seconds between two looks for new items."""
 REPAIR_EVERY = 300.0
 """Seconds between two looks for copies without a leader."""
 _AT_ONCE = 2000  # items in a transaction
+_LONGEST = 4.0  # seconds for what requests have left, so that new items do not wait for it
 _KEY_BYTES = 16
 
 # Excludes other processes that do this. One that stops in between must not hold the lock for ever.
@@ -41,7 +43,6 @@ UPDATE contents_known SET before = coalesce((
         AND (CAST(:last AS bigint) IS NULL OR id < :last)
 ), before)
 """
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id = ANY(:models)"
 _ADD = """
 WITH new AS (
     SELECT * FROM unnest(CAST(:items AS bigint[]), CAST(:keys AS bytea[]), CAST(:places AS float8[]))
@@ -49,7 +50,10 @@ WITH new AS (
 ), added AS (
     INSERT INTO content (key, place) SELECT DISTINCT key, place FROM new ON CONFLICT DO NOTHING
 )
-INSERT INTO item_content (item, key) SELECT item, key FROM new ON CONFLICT DO NOTHING
+INSERT INTO item_content (item, key, opened) SELECT item, key, EXISTS (
+    SELECT FROM label WHERE label.item = new.item AND action = 'label'
+        AND NOT EXISTS (SELECT FROM outside_label WHERE outside_label.action = label.id)
+) FROM new ON CONFLICT DO NOTHING
 """
 # Analysts may have labelled items before their contents were known.
 _LABELLED = f"""
@@ -62,31 +66,30 @@ FROM (
     FROM {LABELLED_BY_PEOPLE} WHERE known.item = ANY(:items) GROUP BY known.key
 ) AS found WHERE content.key = found.key
 """
-_WAITS = "item.state = 0 AND item.tier < 3"
-_FREE = "(item.held_until IS NULL OR item.held_until <= now())"
 _LEAD = f"""
 UPDATE content SET leader = chosen.item FROM (
     SELECT known.key, min(known.item) AS item FROM item_content AS known JOIN item ON item.id = known.item
     WHERE known.item = ANY(:items) AND item.state = 0 AND item.tier = 1 GROUP BY known.key
 ) AS chosen WHERE content.key = chosen.key
-    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {_WAITS})
+    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {WAITS})
 """
 # Items are locked in the order of ids, as claims and releases do.
 _COPY = f"""
 WITH copies AS (
     SELECT item.id FROM item JOIN item_content AS known ON known.item = item.id JOIN content USING (key)
-    WHERE item.id = ANY(:items) AND item.state = 0 AND item.tier = {REJECTED} AND {_FREE}
+    WHERE item.id = ANY(:items) AND item.state = 0 AND item.tier = {REJECTED} AND {FREE}
         AND content.leader <> item.id AND NOT content.contested
     ORDER BY item.id FOR UPDATE OF item
 )
 UPDATE item SET tier = {COPY} FROM copies WHERE item.id = copies.id
 """
-# Copies whose leader was deleted or dropped, was closed, or got its label while they became copies.
+# Copies whose leader was deleted or dropped, was closed, or got its label while they became copies; not while
+# others wait for their label.
 _ORPHANS = f"""
 SELECT min(item.id) AS item, known.key FROM item LEFT JOIN item_content AS known ON known.item = item.id
 LEFT JOIN content USING (key)
-WHERE item.state = 0 AND item.tier = {COPY}
-    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {_WAITS})
+WHERE item.state = 0 AND item.tier = {COPY} AND NOT EXISTS (SELECT FROM label_work)
+    AND NOT EXISTS (SELECT FROM item WHERE item.id = content.leader AND {WAITS})
 GROUP BY known.key LIMIT :limit
 """
 _PROMOTE = f"""
@@ -105,13 +108,13 @@ class Contents:
 
     def __init__(self, engine: Engine, secret: bytes) -> None:
         self._engine, self._place = engine, Draw(secret, 1.0).rank
-        self._layouts: dict[int, bytes] = {}
-        self._of_scores: set[int] = set()
+        self._columns = SharedColumns()
         self._repair_at = -math.inf
 
     def work(self) -> None:
-        """Add what is new, and repair what is left behind from time to time."""
+        """Add what is new, go on with labels of many copies, and repair what is left behind now and then."""
         self.add_new()
+        go_on(self._engine, _LONGEST)
         if time.monotonic() >= self._repair_at:
             self.repair()
             self._repair_at = time.monotonic() + REPAIR_EVERY
@@ -131,7 +134,7 @@ class Contents:
                 return 0
             before = connection.execute(text("SELECT before FROM contents_known")).scalar_one()
             rows = connection.execute(text(_NEW), {"before": before, "limit": _AT_ONCE}).all()
-            self._read_layouts(connection, {row.model for row in rows})
+            self._columns.read(connection)
             keys = [self._key(row.id, row.model, bytes(row.features)) for row in rows]
             given: dict[str, Any] = {"items": [row.id for row in rows], "keys": keys}
             if rows:
@@ -154,16 +157,8 @@ class Contents:
             return len(orphans)
 
     def _key(self, item: int, model: int, features: bytes) -> bytes:
+        columns = self._columns.of(model)
         # Scores that are equal, or no features at all, do not make equal objects.
-        if model in self._of_scores or len(features) == 1:
+        if columns.of_scores or len(features) == 1:
             features += item.to_bytes(8, "big")
-        return blake2b(features, key=self._layouts[model], digest_size=_KEY_BYTES).digest()
-
-    def _read_layouts(self, connection: Connection, models: set[int]) -> None:
-        """Remember what models share contents: those with the same columns and classes."""
-        new = list(models - self._layouts.keys())
-        for row in connection.execute(text(_MODELS), {"models": new}) if new else ():
-            described = json.dumps([row.features, row.classes], sort_keys=True).encode()
-            self._layouts[row.id] = blake2b(described, digest_size=_KEY_BYTES).digest()
-            if "scores" in row.features:
-                self._of_scores.add(row.id)
+        return blake2b(features, key=columns.digest, digest_size=_KEY_BYTES).digest()

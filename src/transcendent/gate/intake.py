@@ -21,6 +21,10 @@ from transcendent.gate.origin import UNKNOWN, Origin
 
 AUDITED, REJECTED, SKIPPED, COPY = range(4)
 """Tiers of the queue, in the order of claims; copies are not claimed (see `contents`)."""
+WAITS = f"item.state = 0 AND item.tier < {COPY}"
+"""SQL that says whether an item waits for a claim, or is held."""
+FREE = "(item.held_until IS NULL OR item.held_until <= now())"
+"""SQL that says whether nobody holds an item."""
 
 _CHECK_VIOLATION = "23514"  # PostgreSQL reports a missing partition with this code, too
 
@@ -105,8 +109,7 @@ UPDATE item SET model = known.model,
 FROM known WHERE item.id = known.id
 """
 _CLOSED = "item.state = 2 AND incoming.kept"
-_WAITING = """item.state = 0 AND NOT payload.accepted AND item.model <> incoming.model
-    AND (item.held_until IS NULL OR item.held_until <= now())"""
+_WAITING = f"item.state = 0 AND NOT payload.accepted AND item.model <> incoming.model AND {FREE}"
 _OPEN_AGAIN = _AGAIN.format(_CLOSED)
 _DECIDE_AGAIN = _AGAIN.format(f"({_CLOSED}) OR ({_WAITING})")
 

@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
-from transcendent.gate.inferring import STANDS
+from transcendent.gate.intake import FREE, WAITS
+from transcendent.gate.label_work import STANDS
 
 LOOKS_NEEDED = 3
 """Number of members that people label, drawn at random, before the others get their label."""
 
 # The order is that of a keyed hash of the content, which no sender can foresee.
-_CLAIM = """
+_CLAIM = f"""
 SELECT item.id FROM content JOIN item ON item.id = content.leader
-WHERE content.campaign = :campaign AND content.label IS NULL AND item.state = 0 AND item.tier < 3
-    AND (item.held_until IS NULL OR item.held_until <= now())
+WHERE content.campaign = :campaign AND content.label IS NULL AND {WAITS} AND {FREE}
     AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
 ORDER BY content.place LIMIT :count FOR UPDATE OF item SKIP LOCKED
 """
@@ -39,9 +39,9 @@ LEFT JOIN LATERAL (
 WHERE content.campaign = ANY(:campaigns) ORDER BY content.campaign, content.place
 """
 # Of the rows of the queue, which copies are not: their number is bounded.
-_COUNTED = """
+_COUNTED = f"""
 SELECT count(DISTINCT content.campaign), count(*) FROM content JOIN item ON item.id = content.leader
-WHERE content.campaign IS NOT NULL AND item.state = 0 AND item.tier < 3
+WHERE content.campaign IS NOT NULL AND {WAITS}
 """
 
 

@@ -16,9 +16,10 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
-from transcendent.gate.inferring import disprove, label_copies, remember, take_back
-from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
+from transcendent.gate.inferring import disprove, label_copies, note_opened, remember, take_back
+from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, WAITS
 from transcendent.gate.item_features import features_of
+from transcendent.gate.label_work import count_pending, pending
 from transcendent.gate.members import campaigns_of, claim_members, count_members, exists
 from transcendent.gate.suggesting import with_suggestions
 from transcendent.tables.layout import Layout
@@ -30,9 +31,8 @@ MAX_CLAIMED = 100
 # The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
 # LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
 # nor get the same item.
-_CLAIM = """
-SELECT id FROM item WHERE state = 0 AND (held_until IS NULL OR held_until <= now())
-    AND (:skipped OR skipped_by IS DISTINCT FROM :who) AND tier < 3
+_CLAIM = f"""
+SELECT id FROM item WHERE {WAITS} AND {FREE} AND (:skipped OR skipped_by IS DISTINCT FROM :who)
 ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 """
 _HOLD = """
@@ -41,16 +41,18 @@ UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :secon
 # The second condition on ids lets the planner skip the other months' partitions of `payload`, too. LATERAL
 # with LIMIT finds each copy by its id, since no index has these sums: the planner might otherwise read all
 # copies for every item.
-_SHOWN = """
+_SHOWN = f"""
 SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
     payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
     payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features, item.rank,
     model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown,
     (SELECT count(*) FROM (
         SELECT FROM item_content AS known, LATERAL (
-            SELECT FROM item AS copy WHERE copy.id = known.item AND state + 0 = 0 AND tier + 0 = 3 LIMIT 1
+            SELECT FROM item AS copy
+            WHERE copy.id = known.item AND state + 0 = 0 AND tier + 0 = {COPY} LIMIT 1
         ) AS copy
-        WHERE known.key = (SELECT key FROM item_content WHERE item_content.item = item.id) AND item.tier < 3
+        WHERE known.key = (SELECT key FROM item_content WHERE item_content.item = item.id)
+            AND item.tier < {COPY} AND NOT {pending("known")}
         LIMIT 10000
     ) AS found) AS copies
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
@@ -94,11 +96,10 @@ LEFT JOIN LATERAL (SELECT label, written_at FROM label WHERE item = found.id ORD
     ON found.state = 1
 ORDER BY found.id DESC LIMIT :limit
 """
-_CLOSE = """
+_CLOSE = f"""
 WITH chosen AS (
     SELECT item.id FROM item JOIN model ON model.id = item.model
-    WHERE model.digest = :model AND item.id > :last AND state = 0
-        AND (held_until IS NULL OR held_until <= now())
+    WHERE model.digest = :model AND item.id > :last AND state = 0 AND {FREE}
     ORDER BY item.id LIMIT :step FOR UPDATE OF item
 ), history AS (
     INSERT INTO label (item, action, reason, author) SELECT id, 'close', 'retired', :who FROM chosen
@@ -248,6 +249,7 @@ class Quarantine:
             _check_holder(state, who)
             set_item(connection, item, state=1, holder=None)
             written = write_action(connection, item, "label", who, label=label, reason=reason, note=note)
+            note_opened(connection, item)
             if label in map(str, state["classes"]):
                 remember(connection, item, label, who)
                 disprove(connection, item, label, who)
@@ -359,22 +361,25 @@ class Quarantine:
         return found[0], counted[0], counted[1]
 
     def counts(self) -> dict[str, int]:
-        """Count the items that wait, are held, have labels and are closed, and the objects over a cap."""
+        """Count the items that wait, are held, have labels and are closed, and the objects over a cap.
+
+        Copies that are about to get their label count as labelled.
+        """
         with self._engine.connect() as connection:
             rows = connection.execute(text(_COUNTED)).all()
             connection.execute(text(_BY_INDEX))
             held, _ = connection.execute(text(_HELD)).one()
             over = connection.execute(text(_OVER)).scalar_one()
-            members = count_members(connection)
+            members, soon = count_members(connection), count_pending(connection)
         waiting = {tier: n for state, tier, n in rows if state == 0}
         return {
-            "waiting": sum(waiting.values()),
+            "waiting": sum(waiting.values()) - soon,
             "audit": waiting.get(AUDITED, 0),
             "rejected": waiting.get(REJECTED, 0),
             "skipped": waiting.get(SKIPPED, 0),
-            "copies": waiting.get(COPY, 0),
+            "copies": waiting.get(COPY, 0) - soon,
             "held": held,
-            "labelled": sum(n for state, _, n in rows if state == 1),
+            "labelled": sum(n for state, _, n in rows if state == 1) + soon,
             "closed": sum(n for state, _, n in rows if state == 2),
             "over": over,
             **members,

@@ -14,20 +14,12 @@ from sqlalchemy import Connection, Engine, text
 from transcendent.errors import TranscendentError
 from transcendent.explaining import CaseMemory, content_keys
 from transcendent.gate.auditing import AuditItem, Harm, harm_of
-from transcendent.gate.inferring import infer
-from transcendent.gate.intake import AUDITED, COPY, REJECTED, Draw
+from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, Draw
+from transcendent.gate.label_work import infer, pending
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.paging import raise_alarm
-from transcendent.gate.suggesting import (
-    LAST,
-    MOST,
-    Case,
-    ContentColumns,
-    SharedColumns,
-    as_rows,
-    marker_of_cases,
-    read_cases,
-)
+from transcendent.gate.shared_columns import ContentColumns, SharedColumns
+from transcendent.gate.suggesting import LAST, MOST, Case, as_rows, marker_of_cases, read_cases
 
 LOOK = 0.05
 """Share of the items that is looked at all the same."""
@@ -40,8 +32,8 @@ log = structlog.get_logger("transcendent.gate")
 
 # Never items that people have skipped, labelled before or are looking at, and none that was drawn: for the
 # audit, because a shadow disagrees, or here. Rows without any feature say nothing.
-_FREE = f"""item.state = 0 AND item.tier IN ({REJECTED}, {COPY}) AND NOT payload.accepted
-    AND (item.held_until IS NULL OR item.held_until <= now()) AND octet_length(payload.features) > 1
+_MAY = f"""item.state = 0 AND item.tier IN ({REJECTED}, {COPY}) AND NOT payload.accepted
+    AND {FREE} AND octet_length(payload.features) > 1 AND NOT {pending("own")}
     AND NOT EXISTS (SELECT FROM label WHERE label.item = item.id AND label.author <> '{WHO}')
     AND NOT EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id)
     AND NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)"""
@@ -65,7 +57,7 @@ JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near
 JOIN item AS known ON known.id = source.labelled
 JOIN model ON model.id = item.model
     AND lower(source.label) IN (SELECT lower(jsonb_array_elements_text(model.classes)))
-WHERE {_FREE} AND NOT content.contested AND NOT source.contested AND item.model = ANY(:models)
+WHERE {_MAY} AND NOT content.contested AND NOT source.contested AND item.model = ANY(:models)
     AND NOT EXISTS (SELECT FROM item AS leader WHERE leader.id = content.leader AND leader.held_until > now())
     AND (content.label IS NOT NULL OR (content.distance <= :within AND source.label <> ALL(:negative)))
     {{among}}

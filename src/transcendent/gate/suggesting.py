@@ -5,19 +5,17 @@ when they are shown. Near content, of rows of zeros and ones, is found beforehan
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from hashlib import sha256
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 import scipy.sparse as sp
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.explaining.distances import JaccardIndex
 from transcendent.gate.intake import REJECTED
+from transcendent.gate.shared_columns import SharedColumns
 
 EVERY = 30.0
 """Seconds between two looks for items without a suggestion."""
@@ -39,8 +37,6 @@ JOIN LATERAL (SELECT * FROM label WHERE label.item = {0}.labelled ORDER BY label
     ON last.action = 'label' AND last.label = {0}.label
 """
 """SQL that joins the action that gave a content its label."""
-# Read once: a model may have many feature names.
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id <> ALL(:known)"
 # The first byte of encoded zeros and ones; rows without any feature are near nothing.
 _BINARY = r"substring(payload.features FROM 1 FOR 1) = '\x01' AND octet_length(payload.features) > 1"
 _OF_CASES = f"""
@@ -102,14 +98,6 @@ WHERE own.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids) AN
 """
 
 
-class ContentColumns(NamedTuple):
-    """What models that share contents have in common: a digest of columns and classes, and some of it."""
-
-    digest: bytes
-    width: int
-    classes: tuple[str, ...]
-
-
 class Case(NamedTuple):
     """A content of zeros and ones with the label of a person, which the item's ``action`` gave."""
 
@@ -129,17 +117,6 @@ class ToCompare(NamedTuple):
     model: int
     key: bytes
     compared_at: datetime | None
-
-
-class OfModel(Protocol):
-    """A row that belongs to a model."""
-
-    @property
-    def model(self) -> int:
-        """The number of the model."""
-
-
-T = TypeVar("T", bound=OfModel)
 
 
 def with_suggestions(
@@ -167,30 +144,6 @@ def as_rows(encoded: Sequence[bytes], width: int) -> Any:
     indices = np.concatenate([np.empty(0, np.int32), *places])
     ends = np.cumsum([0, *map(len, places)])
     return sp.csr_array((np.ones(len(indices), np.float32), indices, ends), shape=(len(places), width))
-
-
-class SharedColumns:
-    """Which models share contents: those with the same columns and classes. Models of scores are left out."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, ContentColumns | None] = {}
-
-    def read(self, connection: Connection) -> list[int]:
-        """Read what is new, and return the models."""
-        for row in connection.execute(text(_MODELS), {"known": list(self._known)}):
-            described = orjson.dumps([row.features, row.classes], option=orjson.OPT_SORT_KEYS)
-            classes = tuple(map(str, row.classes))
-            columns = ContentColumns(sha256(described).digest(), row.features["count"] or 0, classes)
-            self._known[row.id] = None if "scores" in row.features else columns
-        return [model for model, columns in self._known.items() if columns is not None]
-
-    def divide(self, rows: Iterable[T]) -> dict[ContentColumns, list[T]]:
-        """Return cases or contents by the columns of their models."""
-        found: dict[ContentColumns, list[T]] = defaultdict(list)
-        for row in rows:
-            if columns := self._known.get(row.model):
-                found[columns].append(row)
-        return found
 
 
 class Suggesting:

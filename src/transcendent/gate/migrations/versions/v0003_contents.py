@@ -29,11 +29,14 @@ CREATE TABLE content (
 );
 CREATE INDEX content_campaign ON content (campaign) WHERE campaign IS NOT NULL;
 
+-- A person has given an `opened` item a label: few of those that have the same features.
 CREATE TABLE item_content (
     item bigint PRIMARY KEY,
-    key bytea NOT NULL
+    key bytea NOT NULL,
+    opened boolean NOT NULL DEFAULT false
 );
-CREATE INDEX item_content_key ON item_content (key);
+CREATE INDEX item_content_key ON item_content (key, item);
+CREATE INDEX item_content_opened ON item_content (key) WHERE opened;
 
 -- Items with a smaller number all have a content.
 CREATE TABLE contents_known (
@@ -59,6 +62,22 @@ CREATE TABLE inferred (
 );
 CREATE INDEX inferred_item ON inferred (item);
 CREATE INDEX inferred_sources ON inferred USING gin (sources);
+
+-- What is left to do after a request that concerns many items: copies get a label, labels that follow from
+-- others are taken back, or copies of contested content are to wait by themselves. Work goes down from
+-- `before`, the number of an item, or that of a label to take back.
+CREATE TABLE label_work (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind text NOT NULL CHECK (kind IN ('label', 'undo', 'release')),
+    key bytea,
+    before bigint NOT NULL,
+    how text[] NOT NULL,
+    sources bigint[] NOT NULL,
+    label text,
+    model integer,
+    remark bigint,
+    author text NOT NULL
+);
 """
 # Without this table they would be labels of their authors: they are taken back.
 _NO_INFERRED = """
@@ -71,7 +90,7 @@ WITH stands AS (
 UPDATE item SET state = 0 FROM stands WHERE item.id = stands.id;
 DELETE FROM example USING inferred WHERE inferred.item = example.id
     AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item);
-DROP TABLE inferred
+DROP TABLE label_work, inferred
 """
 
 # What a campaign looks like, in plain values; its members are the contents that name it. Labels up to
