@@ -478,3 +478,37 @@ def test_over_http_and_from_the_command_line(start_gate, own_engine, monkeypatch
     )
     listed = json.loads(CliRunner().invoke(app, ["gate", "campaigns", "--json"]).output)["campaigns"]
     assert [each["label"] for each in listed] == ["malware"]
+
+
+def test_a_copy_is_shown_and_taught_once_its_label_is_agreed_on(engine, send):
+    opinions = SecondOpinions(engine)
+    send(np.repeat(family(1), 3, axis=0), opinions=2)
+    [item] = opinions.claim("ann").items
+    opinions.resolve("ann", item["id"], "malware")
+    copy = scalars(engine, "SELECT min(item) FROM inferred")[0]
+    assert opinions.show(copy, "bob")["history"] == []
+    assert export_labelled(engine, io.BytesIO(), opinions=2, inferred=True) == 0
+    opinions.claim("bob", opinions=True)
+    opinions.resolve("bob", item["id"], "malware")
+    assert [each["label"] for each in opinions.show(copy, "cid")["history"]] == ["malware"]
+    assert export_labelled(engine, io.BytesIO(), opinions=2, inferred=True) == 3
+    opinions.undo("bob", item["id"])
+    assert opinions.show(copy, "cid")["history"] == []
+    delete(engine, ToDelete("object", item["object_id"]), "root", "asked")
+    assert len(opinions.show(copy, "cid")["history"]) == 1  # nobody can be asked any more
+
+
+def test_an_opinion_that_is_undone_takes_back_what_followed_from_it(engine, send):
+    opinions, campaigns = SecondOpinions(engine), CampaignLabels(engine, opinions=2)
+    send(np.vstack([family(8), family(1)]), opinions=2)
+    [found] = campaigns.list()
+    items = open_members(opinions, found["id"])
+    opinions.claim("bob", 5, opinions=True)
+    for item in items:
+        opinions.resolve("bob", item["id"], "malware")
+    campaigns.resolve("ann", found["id"], "malware")
+    kept = scalars(engine, "SELECT count(*) FROM inferred WHERE how = 'copy'")[0] + len(items)
+    opinions.undo("bob", items[0]["id"])
+    assert len(scalars(engine, "SELECT id FROM item WHERE state = 1")) == kept
+    assert campaigns.list()[0]["missing"].startswith("analysts do not agree yet")
+    assert check(engine) == []

@@ -5,12 +5,13 @@ a third if the first two differ. The label that two of them share is taught, if 
 the item stays what it is: the audit, the history and events know nothing of opinions.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
+from transcendent.gate.inferring import take_back_all
 from transcendent.gate.quarantine import (
     MAX_CLAIMED,
     Claimed,
@@ -40,6 +41,14 @@ SELECT chosen.item, last.id, last.label, last.author, outside.source, outside.te
 FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
 JOIN LATERAL (SELECT * FROM label WHERE label.item = chosen.item ORDER BY id DESC LIMIT 1) AS last ON true
 LEFT JOIN outside_label AS outside ON outside.action = last.id WHERE last.action = 'label'
+"""
+# What a label follows from that nobody gave, if it is the last action of its item.
+_SOURCES = """
+SELECT chosen.item, source.item AS source, item.id IS NOT NULL AS is_kept
+FROM unnest(CAST(:items AS bigint[])) AS chosen (item)
+JOIN LATERAL (SELECT id FROM label WHERE label.item = chosen.item ORDER BY id DESC LIMIT 1) AS last ON true
+JOIN inferred ON inferred.label = last.id JOIN label AS source ON source.id = ANY(inferred.sources)
+LEFT JOIN item ON item.id = source.item
 """
 # Analysts give one opinion on an item, and none on their own label.
 _WANTED = f"""
@@ -82,12 +91,14 @@ SELECT count(*) FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND ite
 class Opinions(NamedTuple):
     """What analysts say about an item: its own label, None if it has none, and others in their order.
 
-    If not ``teaches``, the label is that of another system, which is not to be taught.
+    If not ``teaches``, the label is that of another system, which is not to be taught. A label that nobody
+    gave has the opinions on what it follows from; nobody is ``asked`` any more if that is deleted.
     """
 
     own: str | None
     others: tuple[str, ...] = ()
     teaches: bool = True
+    asked: bool = True
 
     @property
     def agreed(self) -> str | None:
@@ -100,8 +111,8 @@ class Opinions(NamedTuple):
     @property
     def wants_another(self) -> bool:
         """Whether another analyst should be asked."""
-        asked = self.own is not None and self.teaches and 1 + len(self.others) < _MOST
-        return asked and self.agreed is None
+        can_be = self.own is not None and self.teaches and 1 + len(self.others) < _MOST
+        return self.asked and can_be and self.agreed is None
 
 
 class Agreement(NamedTuple):
@@ -120,7 +131,23 @@ class Agreement(NamedTuple):
 
 
 def opinions_on(connection: Connection, items: Sequence[int]) -> dict[int, Opinions]:
-    """Return the opinions on items that stand; items without a label have an empty one."""
+    """Return the opinions on items that stand; items without a label have an empty one.
+
+    A label that nobody gave is agreed on once all labels are from which it follows.
+    """
+    sources: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    for row in connection.execute(text(_SOURCES), {"items": list(items)}):
+        sources[row.item].append((row.source, row.is_kept))
+    own = _own_opinions(connection, [*items, *{each for known in sources.values() for each, _ in known}])
+    found = {item: own[item] for item in items}
+    for item, known in sources.items():
+        said = [own[each]._replace(asked=is_kept) for each, is_kept in known]
+        found[item] = min(said, key=lambda each: (each.agreed is not None, not each.wants_another))
+    return found
+
+
+def _own_opinions(connection: Connection, items: Sequence[int]) -> dict[int, Opinions]:
+    """Return what analysts said about items themselves."""
     given = {"items": list(items)}
     others: dict[int, list[str]] = {item: [] for item in items}
     for row in connection.execute(text(_OF_ITEMS), given).mappings().all():
@@ -140,7 +167,7 @@ def agreement(connection: Connection) -> Agreement:
     pairs, third, none, after = Counter[tuple[str, str]](), 0, 0, -1
     while items := connection.execute(text(_WITH_OPINIONS), {"after": after}).scalars().all():
         after = max(items)
-        for each in opinions_on(connection, items).values():
+        for each in _own_opinions(connection, items).values():
             if each.own is None or not each.others:
                 continue
             pairs[each.own, each.others[0]] += 1
@@ -352,12 +379,19 @@ class SecondOpinions(Quarantine):
         label: str | None = None,
         writer: str | None = None,
     ) -> dict[str, Any]:
-        """Add an opinion, or what was done with it, and put the item into the queue or take it out."""
+        """Add an opinion, or what was done with it, and put the item into the queue or take it out.
+
+        If analysts do not agree on the label any more, what needed that is taken back.
+        """
         connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
         given = {"item": item, "after": after, "action": action, "label": label, "author": author}
         given["writer"] = writer or author
+        before = opinions_on(connection, [item])[item].agreed
         written = connection.execute(text(_WRITE), given).mappings().one()
-        if opinions_on(connection, [item])[item].wants_another:
+        now = opinions_on(connection, [item])[item]
+        if before not in (None, now.agreed):
+            take_back_all(connection, [after], given["writer"], ["campaign", "settled"])
+        if now.wants_another:
             connection.execute(text(_WANT), given)
         else:
             connection.execute(text(_SETTLED), {"items": [item]})
