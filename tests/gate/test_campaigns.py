@@ -27,6 +27,7 @@ from transcendent.gate.features import encode
 from transcendent.gate.grouping import GroupedContents, group_all
 from transcendent.gate.intake import AUDITED, keep
 from transcendent.gate.opinions import SecondOpinions
+from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import ConflictError, NoItemError, Quarantine
 
 WIDTH = 120
@@ -286,13 +287,23 @@ def test_looks_count_for_one_labelling(engine, quarantine, campaigns, send):
     assert campaigns.resolve("ann", found["id"], "malware")["items"] == 7
 
 
-def test_unclear_members_are_replaced_by_others(engine, quarantine, campaigns, send):
+@pytest.mark.parametrize("how", ["unclear", "outside"])
+def test_members_that_say_nothing_are_replaced_and_count_as_unlike(engine, quarantine, campaigns, send, how):
     send(family(9))
     [found] = campaigns.list()
-    open_members(quarantine, found["id"], "unclear")
-    assert campaigns.list()[0]["opened"] == 0
+    order = scalars(engine, "SELECT leader FROM content WHERE campaign IS NOT NULL ORDER BY place")
+    if how == "unclear":
+        open_members(quarantine, found["id"], "unclear", count=2)
+    else:
+        for item in (*order[:2], order[-1]):  # the last one is not drawn
+            OutsideLabels(engine).add("box", "malware", "sandbox", item=item)
+    assert (campaigns.list()[0]["opened"], campaigns.list()[0]["unlike"]) == (0, 2)
     open_members(quarantine, found["id"])
-    assert campaigns.resolve("ann", found["id"], "malware")["items"] == 3
+    [shown] = campaigns.list()
+    assert (shown["opened"], shown["unlike"], shown["label"]) == (3, 2, "malware")
+    assert shown["proves"] == "3 opened and alike, 2 not: up to 81% may differ"
+    left = 4 if how == "unclear" else 3
+    assert campaigns.resolve("ann", found["id"], "malware")["items"] == left
     assert campaigns.list() == []
 
 

@@ -22,10 +22,11 @@ def campaigns(database: Database = None, as_json: AsJson = False) -> None:
 
 def _in_words(campaign: dict[str, Any]) -> str:
     labels = some([f"{label}: {n}" for label, n in campaign["labels"].items()])
+    unlike = f"; {campaign['unlike']} that say nothing" if campaign["unlike"] else ""
     return showing.lines(
         campaign=campaign["id"],
         waiting=f"{campaign['waiting']:,} items; {campaign['contents']:,} contents",
-        opened=f"{campaign['opened']} of {campaign['needed']}" + (f" ({labels})" if labels else ""),
+        opened=f"{campaign['opened']} of {campaign['needed']}" + (f" ({labels})" if labels else "") + unlike,
         described=campaign["described"]["sentence"],
         can_be=campaign["label"] and f"labelled {campaign['label']} ({campaign['proves']})",
         missing=campaign["missing"],

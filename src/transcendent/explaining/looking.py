@@ -2,35 +2,45 @@
 
 import math
 
+from scipy.stats import beta
+
 from transcendent._utils.checks import check_shares
 from transcendent._utils.text import as_percent
 
 _SHARE = 0.1
 
 
-def may_differ(opened: int, confidence: float = 0.95) -> float:
+def may_differ(opened: int, confidence: float = 0.95, *, unlike: int = 0) -> float:
     """Return the share of members that may still differ after some, drawn at random, were opened and alike.
 
     It is the upper end of the exact (Clopper-Pearson) one-sided interval: if a larger share differed, opening
-    this many would have shown it with a probability above ``confidence``.
+    this many would have shown it with a probability above ``confidence``. It also holds if members were drawn
+    until ``opened`` of them were alike.
 
     Parameters
     ----------
     opened : int
-        Number of members that were opened, all with the same label.
+        Number of members that were opened and have the same label.
     confidence : float
         Probability with which the bound holds.
+    unlike : int
+        Number of members that were opened and have another label, or none that says what they are.
 
     Examples
     --------
     >>> from transcendent.explaining import may_differ
-    >>> round(may_differ(3), 2), round(may_differ(29), 2)
-    (0.63, 0.1)
+    >>> round(may_differ(3), 2), round(may_differ(29), 2), round(may_differ(3, unlike=1), 2)
+    (0.63, 0.1, 0.75)
     """
     check_shares(ends="excluded", confidence=confidence)
-    if isinstance(opened, bool) or opened != int(opened) or opened < 0:
-        raise ValueError(f"opened must be a number of members, not {opened!r}.")
-    return 1.0 if opened == 0 else 1 - float((1 - confidence) ** (1 / opened))
+    for name, n in (("opened", opened), ("unlike", unlike)):
+        if isinstance(n, bool) or n != int(n) or n < 0:
+            raise ValueError(f"{name} must be a number of members, not {n!r}.")
+    if opened == 0:
+        return 1.0
+    if unlike:
+        return float(beta.ppf(confidence, unlike + 1, opened))
+    return 1 - float((1 - confidence) ** (1 / opened))
 
 
 def looks_needed(share: float, confidence: float = 0.95) -> int:
@@ -54,20 +64,27 @@ def looks_needed(share: float, confidence: float = 0.95) -> int:
     return needed if may_differ(needed, confidence) <= share else needed + 1
 
 
-def what_looks_prove(opened: int) -> str:
+def what_looks_prove(opened: int, *, unlike: int = 0) -> str:
     """Say what opening members proves, for the button that labels the others.
 
     Parameters
     ----------
     opened : int
-        Number of members that were opened, all with the same label.
+        Number of members that were opened and have the same label.
+    unlike : int
+        Number of members that were opened and have another label, or none that says what they are.
 
     Examples
     --------
     >>> from transcendent.explaining import what_looks_prove
     >>> what_looks_prove(3)
     '3 opened and alike: up to 63% may differ; 29 for 10%'
+    >>> what_looks_prove(3, unlike=1)
+    '3 opened and alike, 1 not: up to 75% may differ'
     """
-    bound = f"{opened:,} opened and alike: up to {may_differ(opened):.0%} may differ"
+    alike = f"{opened:,} opened and alike" + (f", {unlike:,} not" if unlike else "")
+    bound = f"{alike}: up to {may_differ(opened, unlike=unlike):.0%} may differ"
+    if unlike:
+        return bound
     enough = looks_needed(_SHARE)
     return bound if opened >= enough else f"{bound}; {enough} for {as_percent(_SHARE)}"

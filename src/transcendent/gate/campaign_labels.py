@@ -89,10 +89,13 @@ class CampaignLabels:
             "contents": of.contents,
             "opened": of.opened,
             "needed": of.needed,
+            "unlike": of.unlike,
             "labels": dict(Counter(label for label in labels.values() if label is not None)),
             "label": next(iter(labels.values())) if missing is None else None,
             "missing": missing,
-            "proves": what_looks_prove(of.opened) if len(set(labels.values())) <= 1 else None,
+            "proves": what_looks_prove(of.opened, unlike=of.unlike)
+            if len(set(labels.values())) <= 1
+            else None,
         }
 
     def resolve(

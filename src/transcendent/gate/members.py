@@ -23,12 +23,13 @@ _OF_ITEMS = """
 SELECT known.item, content.campaign FROM item_content AS known JOIN content ON content.key = known.key
 WHERE known.item = ANY(:items) AND content.campaign IS NOT NULL
 """
-# The label of a content is that of the item `labelled`. `resolved` is one of the labels that follow from it:
-# they were written together, after all labels that people had given then.
+# The label of a content is that of the item `labelled`. If it has none, the item that stood for it may have
+# one that is no class, or one of another system: `aside`. `resolved` is one of the labels that follow from
+# that of the content: they were written together, after all labels that people had given then.
 _MEMBERS = f"""
 SELECT content.campaign, content.label, content.labelled, content.contested, last.id AS action,
     campaign.looks_after,
-    coalesce(leader.state = 0 AND leader.tier < 3, false) AS waits,
+    coalesce(leader.state = 0 AND leader.tier < 3, false) AS waits, aside.id AS aside,
     (SELECT inferred.label FROM inferred JOIN item ON item.id = inferred.item
     WHERE inferred.sources @> ARRAY[last.id] AND inferred.how = 'campaign' AND {STANDS} LIMIT 1) AS resolved
 FROM content JOIN campaign ON campaign.id = content.campaign
@@ -36,6 +37,10 @@ LEFT JOIN item AS leader ON leader.id = content.leader
 LEFT JOIN LATERAL (
     SELECT id FROM label WHERE label.item = content.labelled ORDER BY id DESC LIMIT 1
 ) AS last ON content.label IS NOT NULL
+LEFT JOIN LATERAL (
+    SELECT id FROM label WHERE label.item = leader.id ORDER BY id DESC LIMIT 1
+) AS aside ON content.label IS NULL AND leader.state = 1
+    AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = aside.id)
 WHERE content.campaign = ANY(:campaigns) ORDER BY content.campaign, content.place
 """
 # Of the rows of the queue, which copies are not: their number is bounded.
@@ -49,13 +54,15 @@ class CampaignStanding(NamedTuple):
     """What people have found out about a campaign.
 
     The first ``needed`` contents in the random order, of those that wait or that people have labelled since
-    the campaign last got a label or was split, must be opened: ``opened`` of them are. ``sources`` are the
-    numbers of their labels. ``labels`` has those of all contents, by the item that a person labelled.
+    the campaign last got a label or was split, must be opened: ``opened`` of them are. ``unlike`` contents
+    before the last of these have got a label meanwhile that says nothing about the campaign. ``sources`` are
+    the numbers of the labels. ``labels`` has those of all contents, by the item that a person labelled.
     """
 
     contents: int
     needed: int
     opened: int
+    unlike: int
     sources: list[int]
     labels: dict[int, str]
     contested: int
@@ -83,12 +90,18 @@ def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, Cam
 
 def _standing(members: list[Any]) -> CampaignStanding:
     before = max(max(row.resolved or 0, row.looks_after) for row in members)
-    drawn = [row for row in members if (row.waits if row.label is None else row.action > before)]
-    drawn = drawn[:LOOKS_NEEDED]
+    drawn, unlike = [], 0
+    for row in members:
+        if len(drawn) == LOOKS_NEEDED:
+            break
+        if row.waits if row.label is None else row.action > before:
+            drawn.append(row)
+        elif row.aside is not None and row.aside > before:
+            unlike += 1
     sources = [row.action for row in drawn if row.label is not None]
     labels = {row.labelled: row.label for row in members if row.label is not None}
     contested = sum(row.contested for row in members)
-    return CampaignStanding(len(members), len(drawn), len(sources), sources, labels, contested)
+    return CampaignStanding(len(members), len(drawn), len(sources), unlike, sources, labels, contested)
 
 
 def campaigns_of(connection: Connection, items: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -436,9 +436,10 @@ class QueueCounts(BaseModel):
 class ListedCampaign(BaseModel):
     """A campaign: what it looks like, and what people have found out about it.
 
-    ``waiting`` counts its items that wait, with copies. ``labels`` counts those that people gave its
-    contents. ``label`` is the one that it can be given now; if none, ``missing`` says why. ``proves`` is what
-    the opened members prove.
+    ``waiting`` counts its items that wait, with copies. ``unlike`` counts members that were drawn and got a
+    label that is no class or that another system gave: others are opened in their place. ``labels`` counts
+    those that people gave its contents. ``label`` is the one that it can be given now; if none, ``missing``
+    says why. ``proves`` is what the opened members prove.
     """
 
     id: str
@@ -448,6 +449,7 @@ class ListedCampaign(BaseModel):
     contents: int
     opened: int
     needed: int
+    unlike: int
     labels: dict[str, int]
     label: str | None
     missing: str | None
