@@ -12,6 +12,7 @@ from tests.gate.test_contents import label_next, labels_of, states
 from tests.gate.test_quarantine import rows
 from transcendent.cli.app import app
 from transcendent.errors import GateSettingsError
+from transcendent.gate import settling as settling_module
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
 from transcendent.gate.deletion import ToDelete, delete
@@ -352,6 +353,26 @@ def test_looks_come_soon_without_a_suggestion(engine, quarantine, send, case):
     quarantine.resolve("bob", items[0]["id"], "goodware")  # another label: the content is contested
     send("later")
     assert settling(engine).settle() == 0
+
+
+def test_settling_pauses_while_too_many_looks_wait(engine, quarantine, send, case, monkeypatch):
+    monkeypatch.setattr(settling_module, "MAX_LOOKS", 4)
+    monkeypatch.setattr(settling_module, "_LOOKS_WAITING", settling_module._LOOKS_WAITING.replace("200", "4"))
+    send("new", n=60)
+    made = settling(engine)
+    made._draw = Draw(b"secret", 0.25)
+    items = [i for (i,) in run(engine, "SELECT id FROM item WHERE id <> :case ORDER BY id", case=case)]
+    drawn = [item for item in items if made._draw(str(item))]
+    assert made.settle() == items.index(drawn[4])
+    assert made.settle() == 0
+    with engine.connect() as connection:
+        assert status(connection, 0.01)["paused"]
+    first = quarantine.claim("bob", 2).items
+    quarantine.skip("bob", first[0]["id"])  # it still waits
+    assert made.settle() == 0
+    run(engine, "UPDATE item SET state = 2, holder = NULL WHERE id = :item", item=first[1]["id"])
+    assert made.settle() == items.index(drawn[5]) - items.index(drawn[4])
+    assert {item for (item,) in run(engine, "SELECT item FROM settled_look")} == set(drawn[:5])
 
 
 def test_other_systems_do_not_label_what_is_looked_at(engine, quarantine, send, case):

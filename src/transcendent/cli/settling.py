@@ -49,7 +49,8 @@ def _state(found: dict[str, Any], own: dict[str, Any]) -> str:
         return "off in these settings (settle is not set): cases are only suggested"
     near = "the same features" if own["settle"] == 0 else f"features within a distance of {own['settle']:g}"
     negative = ", ".join(own["negative"]) or "none"
-    return f"on: {near}; negative classes: {negative}"
+    state = f"paused until some of {found['waiting']:,} looks are labelled" if found["paused"] else "on"
+    return f"{state}: {near}; negative classes: {negative}"
 
 
 def _error(error: dict[str, Any], max_error: float) -> str:

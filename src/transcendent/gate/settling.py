@@ -6,6 +6,7 @@ looks show that too many labels are wrong, settling stops until an operator resu
 
 from collections import defaultdict
 from collections.abc import Collection
+from itertools import islice
 from typing import Any, NamedTuple
 
 import structlog
@@ -14,7 +15,7 @@ from sqlalchemy import Connection, Engine, text
 from transcendent.errors import TranscendentError
 from transcendent.explaining import CaseMemory, content_keys
 from transcendent.gate.auditing import AuditItem, Harm, harm_of
-from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, Draw
+from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, Draw
 from transcendent.gate.label_work import infer, pending
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.paging import raise_alarm
@@ -23,6 +24,8 @@ from transcendent.gate.suggesting import LAST, MOST, Case, as_rows, marker_of_ca
 
 LOOK = 0.05
 """Share of the items that is looked at all the same."""
+MAX_LOOKS = 200
+"""Limit on the looks that wait: nothing is settled until people have labelled some."""
 WHO = "gate"
 """The author of labels that were settled."""
 _AT_ONCE = 500  # items in a transaction
@@ -80,6 +83,13 @@ WITH drawn AS (
     INSERT INTO settled_look (item, label, distance, draw) SELECT * FROM drawn
 )
 UPDATE item SET tier = {AUDITED}, rank = 1 + drawn.draw FROM drawn WHERE item.id = drawn.item
+"""
+# All that are not labelled: those that people have skipped wait, too. Few of the audit have such a rank.
+_LOOKS_WAITING = f"""
+SELECT count(*) FROM (
+    SELECT FROM item WHERE state = 0 AND ((tier = {AUDITED} AND rank >= 1) OR tier = {SKIPPED})
+        AND EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id) LIMIT {MAX_LOOKS}
+) AS found
 """
 _SWITCH = "SELECT action, author, reason, written_at FROM settling_switch ORDER BY id DESC LIMIT 1"
 _RESUMED = "SELECT coalesce(max(written_at), '-infinity') FROM settling_switch WHERE action = 'resume'"
@@ -204,7 +214,7 @@ class Settling:
             items = [each.item for each in chosen if {each.item, each.case} <= locked]
             # What was committed before the lock is seen from here on.
             now = set(self._candidates(connection, _STILL, items=items))
-            sure = [each for each in chosen if each in now]
+            sure = self._with_room(connection, [each for each in chosen if each in now])
             by_source: dict[tuple[str, int], list[int]] = defaultdict(list)
             for each in sure:
                 if not self._draw(str(each.item)):
@@ -213,6 +223,15 @@ class Settling:
             for (label, action), settled in by_source.items():
                 infer(connection, settled, label, WHO, "settled", [action])
         return len(sure)
+
+    def _with_room(self, connection: Connection, sure: list[Candidate]) -> list[Candidate]:
+        """Return candidates up to the first look for which there is no room.
+
+        Others are settled once it is looked at, so the share of looks is that of the draw.
+        """
+        room = MAX_LOOKS - int(connection.execute(text(_LOOKS_WAITING)).scalar_one())
+        looks = (place for place, each in enumerate(sure) if self._draw(str(each.item)))
+        return sure[: next(islice(looks, room, None), len(sure))] if room > 0 else []
 
     def _drawn(self, sure: list[Candidate]) -> dict[str, list[Any]]:
         """Return the columns of the items that are looked at all the same."""
@@ -312,7 +331,10 @@ def resume(engine: Engine, who: str, reason: str) -> None:
 
 
 def status(connection: Connection, max_error: float) -> dict[str, Any]:
-    """Return the last action of the switch, counts of items and cases, and the error with its interval."""
+    """Return the last action of the switch, counts of items and cases, and the error with its interval.
+
+    Settling is ``paused`` while as many looks wait as may.
+    """
     switch = connection.execute(text(_SWITCH)).mappings().first()
     harm = error_in(connection, max_error)
     right, wrong = harm.unclear_right, harm.unclear_wrong
@@ -324,4 +346,5 @@ def status(connection: Connection, max_error: float) -> dict[str, Any]:
         "high": wrong.kept_error.high,
     }
     counts = connection.execute(text(_COUNTS)).mappings().one()
-    return {"on": is_on(connection), "switch": switch and dict(switch), **counts, "error": error}
+    known = {"on": is_on(connection), "paused": counts["waiting"] >= MAX_LOOKS}
+    return {**known, "switch": switch and dict(switch), **counts, "error": error}
