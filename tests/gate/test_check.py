@@ -7,8 +7,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.gate.test_commands import given, items, run  # noqa: F401
+from tests.gate.test_contents import OTHER, SAME
 from tests.gate.test_database import fill, this_month
+from tests.gate.test_quarantine import rows
 from transcendent.gate.check import check, repair
+from transcendent.gate.contents import Contents
 from transcendent.gate.database import DatabaseError, connect, drop_months, make_month, month_of, partition
 from transcendent.gate.features import encode
 from transcendent.gate.intake import _key, keep, register
@@ -81,6 +84,45 @@ def test_contradictions_are_found_and_repaired_where_that_is_possible(filled, ch
     left = check(filled)
     assert len(left) == repaired, left
     assert not any("--repair" in problem.way_out for problem in left)
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "left"),
+    [
+        ("DELETE FROM content", "6 items whose content is missing", 0),
+        ("DELETE FROM item_content WHERE item = {last}", "1 items that have no content", 0),
+        ("INSERT INTO item_content (item, key) VALUES ({gone}, 'x')", "1 digests of features whose item", 0),
+        ("INSERT INTO settled_look VALUES ({gone}, 'x', 0, 0)", "1 looks whose item is gone", 0),
+        ("UPDATE content SET leader = {first} WHERE label IS NULL", "1 contents that an item with other", 1),
+        ("UPDATE item SET state = 2 WHERE id = {last} - 1", "1 copies for which no item", 1),
+        ("UPDATE content SET label = 'x' WHERE label IS NOT NULL", "1 contents whose label is not", 0),
+        ("UPDATE item_content SET opened = false", "1 items that people have labelled and", 0),
+        ("UPDATE inferred SET sources = '{{0}}'", "3 inferred labels that follow from no label", 0),
+        ("UPDATE inferred SET label = -label WHERE item = {first} + 1", "1 inferred labels without", 1),
+        ("UPDATE content SET campaign = 'x'", "2 contents of a campaign that does not", 0),
+    ],
+)
+def test_contradictions_of_contents(engine, change, said, left):
+    for n, name, features in ((4, "o", SAME), (2, "p", OTHER)):
+        keep(engine, rows(engine, [0.1] * n, name, features=features))
+    with engine.begin() as connection:
+        first, last = connection.execute(text("SELECT min(id), max(id) FROM item")).one()
+    contents = Contents(engine, b"secret")
+    contents.add_new()
+    quarantine = Quarantine(engine)
+    [item] = quarantine.claim("ann", 1).items
+    quarantine.resolve("ann", item["id"], "malware")
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE contents_known SET before = :id + 1"), {"id": last})
+    assert check(engine) == []
+    with engine.begin() as connection:
+        gone = month_of(this_month(engine)) << 40
+        connection.exec_driver_sql(change.format(first=first, last=last, gone=gone))
+    assert any(said in problem.what for problem in check(engine)), check(engine)
+    repair(engine)
+    assert len(check(engine)) == left, check(engine)
+    contents.work()
+    assert all("without a label" in problem.what for problem in check(engine))
 
 
 def fill_by_key(engine, n=6):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, text
 
+from transcendent.gate import check_contents
 from transcendent.gate.database import (
     FIRST_KEPT,
     detached_advice,
@@ -74,6 +75,14 @@ _COUNTED: dict[str, tuple[str, str]] = {
         f"SELECT count(*) {_LEFT.format('context_key')}",
         "they are hashes of contexts; --repair deletes them.",
     ),
+    "looks whose item is gone": (
+        f"SELECT count(*) {_LEFT.format('settled_look')}",
+        "they may stay open for ever; --repair deletes them.",
+    ),
+    "digests of features whose item is gone": (
+        f"SELECT count(*) {_LEFT.format('item_content')}",
+        "no deletion of an object finds them; --repair deletes them.",
+    ),
     "examples that are also items": (
         f"SELECT count(*) {_TWICE}",
         "they are exported twice, such as after a restore of their month; --repair deletes these examples.",
@@ -98,6 +107,7 @@ _COUNTED: dict[str, tuple[str, str]] = {
         "SELECT count(*) FROM item WHERE state = 1 AND holder IS NOT NULL",
         "they count as held; set their holder to null.",
     ),
+    **check_contents.COUNTED,
 }
 """For each contradiction, the SQL that counts it and the way out."""
 
@@ -150,7 +160,7 @@ def _months(connection: Connection) -> tuple[list[int], list[int]]:
 
 
 def repair(engine: Engine) -> None:
-    """Repair months, identities and counts. Gates wait meanwhile."""
+    """Repair months, identities, contents and counts. Gates wait meanwhile."""
     without_blocking(engine, _repair, "nothing was repaired")
 
 
@@ -164,9 +174,10 @@ def _repair(connection: Connection) -> None:
     for month in unnoted:
         connection.execute(text("INSERT INTO month VALUES (:month)"), {"month": month})
     connection.execute(text(f"DELETE {_LOST}"), {"lacking": lacking})
-    for table in ("remark", "outside_reason", "context_key"):
+    for table in ("remark", "outside_reason", "context_key", "settled_look", "item_content"):
         connection.execute(text(f"DELETE {_LEFT.format(table)}"), {"lacking": lacking})
     connection.execute(text(f"DELETE {_TWICE}"))
     connection.execute(text(_IDENTIFY))
+    check_contents.repair_contents(connection)
     connection.execute(text("DELETE FROM tally"))
     connection.execute(text(f"INSERT INTO tally (month, tier, state, n) {_SCANNED}"))

@@ -90,7 +90,8 @@ def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, Cam
 
 def _standing(members: list[Any]) -> CampaignStanding:
     before = max(max(row.resolved or 0, row.looks_after) for row in members)
-    drawn, unlike = [], 0
+    drawn: list[Any] = []
+    unlike = 0
     for row in members:
         if len(drawn) == LOOKS_NEEDED:
             break

@@ -390,7 +390,7 @@ class SecondOpinions(Quarantine):
         written = connection.execute(text(_WRITE), given).mappings().one()
         now = opinions_on(connection, [item])[item]
         if before not in (None, now.agreed):
-            take_back_all(connection, [after], given["writer"], ["campaign", "settled"])
+            take_back_all(connection, [after], writer or author, ["campaign", "settled"])
         if now.wants_another:
             connection.execute(text(_WANT), given)
         else:
