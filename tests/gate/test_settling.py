@@ -6,7 +6,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from tests.gate.test_contents import label_next, labels_of, states
 from tests.gate.test_quarantine import rows
@@ -357,7 +357,6 @@ def test_looks_come_soon_without_a_suggestion(engine, quarantine, send, case):
 
 def test_settling_pauses_while_too_many_looks_wait(engine, quarantine, send, case, monkeypatch):
     monkeypatch.setattr(settling_module, "MAX_LOOKS", 4)
-    monkeypatch.setattr(settling_module, "_LOOKS_WAITING", settling_module._LOOKS_WAITING.replace("200", "4"))
     send("new", n=60)
     made = settling(engine)
     made._draw = Draw(b"secret", 0.25)
@@ -516,3 +515,32 @@ def test_a_gate_suggests_and_settles_in_the_background(own_engine, start_gate):
     assert counts[0] >= 10
     assert suggested(quarantine, "near0") == ("malware", "ann", 0.05)
     assert check(own_engine) == []
+
+
+def test_without_news_only_what_is_new_is_read(engine, quarantine, send, case):
+    compared, made = Suggesting(engine), settling(engine, 0.1, [])
+
+    def executed(work):
+        said = []
+
+        def note(*given):
+            said.append(given[2])
+
+        event.listen(engine, "before_cursor_execute", note)
+        found = work()
+        event.remove(engine, "before_cursor_execute", note)
+        return found, any("ORDER BY id DESC LIMIT 20000" in sql for sql in said)
+
+    send("near", FURTHER)  # compared, but too far to be settled
+    assert (executed(compared.compare)[1], executed(made.settle)[1]) == (True, True)
+    while executed(compared.compare)[0]:
+        run(engine, "UPDATE content SET compared_at = now() + interval '2 minutes'")
+    assert (executed(compared.compare), executed(made.settle)) == ((0, False), (0, False))
+    keep(engine, rows(engine, [0.1], "new", features=NEAR, model=register(engine, MODEL)))
+    keep(engine, rows(engine, [0.1], "same", features=APP, model=register(engine, MODEL)))
+    Contents(engine, b"secret").add_new()
+    assert executed(compared.compare) == (1, False)
+    assert executed(made.settle) == (2, False)
+    quarantine.undo("ann", case)
+    assert executed(compared.compare)[1]
+    assert executed(made.settle) == (0, True)

@@ -4,6 +4,8 @@ The rules are those of `CaseMemory`. A random share of the items is looked at by
 looks show that too many labels are wrong, settling stops until an operator resumes it.
 """
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Collection
 from itertools import islice
@@ -15,12 +17,12 @@ from sqlalchemy import Connection, Engine, text
 from transcendent.errors import TranscendentError
 from transcendent.explaining import CaseMemory, content_keys
 from transcendent.gate.auditing import AuditItem, Harm, harm_of
-from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, Draw
+from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, WAITS, Draw
 from transcendent.gate.label_work import infer, pending
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.shared_columns import ContentColumns, SharedColumns
-from transcendent.gate.suggesting import LAST, MOST, Case, as_rows, marker_of_cases, read_cases
+from transcendent.gate.suggesting import ALL_EVERY, LAST, MOST, Case, as_rows, marker_of_cases, read_cases
 
 LOOK = 0.05
 """Share of the items that is looked at all the same."""
@@ -40,14 +42,30 @@ _MAY = f"""item.state = 0 AND item.tier IN ({REJECTED}, {COPY}) AND NOT payload.
     AND NOT EXISTS (SELECT FROM label WHERE label.item = item.id AND label.author <> '{WHO}')
     AND NOT EXISTS (SELECT FROM disagreement WHERE disagreement.item = item.id)
     AND NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)"""
+# All that are not labelled: those that people have skipped wait, too. Few of the audit have such a rank.
+_LOOKS_WAITING = f"""
+SELECT id FROM item WHERE state = 0 AND ((tier = {AUDITED} AND rank >= 1) OR tier = {SKIPPED})
+    AND EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id)
+"""
 # Copies wait with their leader, also if that was drawn to be looked at.
 _KEYS = f"""
 SELECT DISTINCT key FROM (
     (SELECT id FROM item WHERE state = 0 AND tier = {REJECTED} ORDER BY id DESC LIMIT {MOST})
-    UNION ALL SELECT item.id FROM settled_look JOIN item ON item.id = settled_look.item AND item.state = 0
+    UNION ALL {_LOOKS_WAITING}
 ) AS waiting JOIN item_content AS known ON known.item = waiting.id JOIN content USING (key)
 WHERE NOT content.contested AND (content.label IS NOT NULL OR content.distance <= :within)
 """
+# What has changed since the time before: contents of new items or with another case, and what was left then.
+_CHANGED_KEYS = f"""
+SELECT content.key FROM (
+    SELECT key FROM item_content WHERE item >= :before
+    UNION SELECT key FROM content WHERE compared_at >= :since AND distance IS NOT NULL
+) AS changed JOIN content USING (key) JOIN item ON item.id = content.leader AND {WAITS}
+WHERE NOT content.contested AND (content.label IS NOT NULL OR content.distance <= :within)
+UNION SELECT unnest(CAST(:left AS bytea[]))
+"""
+# A label may be committed a minute after others that were written later, and so may what was compared.
+_NOW = "SELECT before, now() - interval '1 minute' AS since FROM contents_known"
 # An object with the content of a case takes its label alone. A case whose item is gone is forgotten.
 _CANDIDATES = f"""
 SELECT item.id AS item, item.model, own.key, source.labelled AS case, last.id AS action, source.label,
@@ -83,13 +101,6 @@ WITH drawn AS (
     INSERT INTO settled_look (item, label, distance, draw) SELECT * FROM drawn
 )
 UPDATE item SET tier = {AUDITED}, rank = 1 + drawn.draw FROM drawn WHERE item.id = drawn.item
-"""
-# All that are not labelled: those that people have skipped wait, too. Few of the audit have such a rank.
-_LOOKS_WAITING = f"""
-SELECT count(*) FROM (
-    SELECT FROM item WHERE state = 0 AND ((tier = {AUDITED} AND rank >= 1) OR tier = {SKIPPED})
-        AND EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id) LIMIT {MAX_LOOKS}
-) AS found
 """
 _SWITCH = "SELECT action, author, reason, written_at FROM settling_switch ORDER BY id DESC LIMIT 1"
 _RESUMED = "SELECT coalesce(max(written_at), '-infinity') FROM settling_switch WHERE action = 'resume'"
@@ -160,8 +171,11 @@ class Settling:
         self._max_error = max_error
         self._draw = Draw(secret, LOOK)
         self._columns = SharedColumns()
-        self._marker: tuple[int, int | None] = 0, None
+        self._marker: Any = None
+        self._all_at = -math.inf
+        self._changed: dict[str, Any] = {}
         self._refused: set[bytes] = set()
+        self._left: set[bytes] = set()
 
     def work(self) -> None:
         """Settle what can be settled, unless the error was too high."""
@@ -174,6 +188,7 @@ class Settling:
         """Settle items that wait; return their number, including those to be looked at all the same."""
         settled, after, memory = 0, -1, _Memory(self._within, self._negative, self._columns)
         keys = self._keys()
+        self._left = set()
         for _ in range(_MOST_IN_A_ROW if keys else 0):
             with self._engine.connect() as connection:
                 found = self._candidates(connection, _TO_SETTLE, after=after, keys=keys)
@@ -182,18 +197,27 @@ class Settling:
             if not found:
                 break
             after = found[-1].item
+            self._left |= {each.key for each in found}
             near = memory.allowed(found)
             self._refused |= {each.key for each in found if each.distance > 0} - {each.key for each in near}
             settled += self._settle([each for each in found if each.distance == 0] + near)
+        self._left -= self._refused
         return settled
 
     def _keys(self) -> list[bytes]:
-        """Return contents that may be settled, except those refused before, if the cases are the same."""
+        """Return contents that may be settled, except those refused before, if the cases are the same.
+
+        All that wait are looked at if cases may have changed, and otherwise what has changed.
+        """
         with self._engine.connect() as connection:
-            marker = marker_of_cases(connection, self._columns.read(connection))
-            if marker != self._marker:
-                self._marker, self._refused = marker, set()
-            keys = connection.execute(text(_KEYS), {"within": self._within}).scalars()
+            marker, changed = marker_of_cases(connection), self._changed
+            self._changed = dict(connection.execute(text(_NOW)).mappings().one())
+            given = {**changed, "within": self._within, "left": list(self._left)}
+            sql = _CHANGED_KEYS
+            if marker != self._marker or time.monotonic() >= self._all_at:
+                self._marker, self._refused, sql = marker, set(), _KEYS
+                self._all_at = time.monotonic() + ALL_EVERY
+            keys = connection.execute(text(sql), given).scalars()
             return [bytes(key) for key in keys if bytes(key) not in self._refused]
 
     def _candidates(self, connection: Connection, sql: str, **given: Any) -> list[Candidate]:
@@ -229,7 +253,8 @@ class Settling:
 
         Others are settled once it is looked at, so the share of looks is that of the draw.
         """
-        room = MAX_LOOKS - int(connection.execute(text(_LOOKS_WAITING)).scalar_one())
+        waiting = f"SELECT count(*) FROM ({_LOOKS_WAITING} LIMIT {MAX_LOOKS}) AS found"
+        room = MAX_LOOKS - int(connection.execute(text(waiting)).scalar_one())
         looks = (place for place, each in enumerate(sure) if self._draw(str(each.item)))
         return sure[: next(islice(looks, room, None), len(sure))] if room > 0 else []
 

@@ -4,6 +4,7 @@ A case is a content to which a person has given a label that is a class. Items w
 when they are shown. Near content, of rows of zeros and ones, is found beforehand, by one process at a time.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ _MOST_BYTES = 32 << 20  # features of these
 _AT_ONCE = 500  # contents in a transaction
 _LONGEST = 5.0  # seconds, so that a gate that stops does not wait long; the next time goes on from there
 _LATE = timedelta(minutes=1)  # a label may be committed after others that were written later
+ALL_EVERY = 600.0
+"""Seconds after which all items that wait are looked at again, even if no label was given or taken back."""
 
 # No lock: the comparisons take seconds, and a transaction would hold a connection. Should two processes do
 # this at the same time, both write the same.
@@ -45,7 +48,11 @@ JOIN item ON item.id = content.labelled AND item.state = 1 AND item.model = ANY(
 {LAST.format("content")}
 """
 _LATEST = f"SELECT max(last.written_at) {_OF_CASES}"
-_MARKER = f"SELECT count(*), max(last.id) {_OF_CASES}"
+_MARKER = """
+SELECT (SELECT id FROM label WHERE action IN ('label', 'undo')
+        AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = label.id) ORDER BY id DESC LIMIT 1),
+    (SELECT concat(count(*), '-', sum(items + examples)) FROM deletion), (SELECT min(number) FROM month)
+"""
 _CASES = f"""
 SELECT * FROM (
     SELECT item.model, item.id AS item, last.id AS action, content.label, content.contested,
@@ -68,6 +75,16 @@ LEFT JOIN content AS source ON source.key = near.key
 WHERE content.label IS NULL AND (content.compared_at IS NULL
     OR content.compared_at < CAST(:latest AS timestamptz)
     OR (content.near IS NOT NULL AND source.label IS NULL))
+"""
+# Contents that are new, read by their index: those that wait are among the newest without a label.
+_TO_COMPARE_NEW = f"""
+SELECT item.id AS item, item.model, newest.key, newest.compared_at FROM (
+    SELECT * FROM content WHERE label IS NULL AND compared_at IS NULL AND leader >= coalesce((
+        SELECT leader FROM content WHERE label IS NULL AND leader IS NOT NULL
+        ORDER BY leader DESC OFFSET {MOST} LIMIT 1
+    ), 0) ORDER BY leader DESC LIMIT {MOST}
+) AS newest
+JOIN item ON item.id = newest.leader AND item.state = 0 AND item.tier = {REJECTED} AND model = ANY(:models)
 """
 _FEATURES = f"SELECT id, features FROM payload WHERE id = ANY(:items) AND {_BINARY}"
 _COMPARED = """
@@ -151,6 +168,8 @@ class Suggesting:
 
     def __init__(self, engine: Engine, then: Callable[[], None] = lambda: None) -> None:
         self._engine, self._then, self._columns = engine, then, SharedColumns()
+        self._marker: Any = None
+        self._all_at = -math.inf
 
     def work(self) -> None:
         """Compare contents that wait with the cases, unless another process has just done so."""
@@ -163,14 +182,12 @@ class Suggesting:
     def compare(self) -> int:
         """Compare contents with cases that they have not been compared with; return their number."""
         with self._engine.connect() as connection:
-            given: dict[str, Any] = {"models": self._columns.read(connection)}
-            latest = connection.execute(text(_LATEST), given).scalar()
-            given["latest"] = None if latest is None else latest + _LATE
-            due = [ToCompare(*row) for row in connection.execute(text(_TO_COMPARE), given)]
+            models = self._columns.read(connection)
+            due = self._due(connection, models)
             if not due:
                 return 0
             now = connection.execute(text("SELECT now()")).scalar_one()
-            cases = read_cases(connection, given["models"])
+            cases = read_cases(connection, models)
         known = [each.compared_at for each in due if each.compared_at is not None]
         newer = [case for case in cases if case.written_at > min(known, default=now) - _LATE]
         end, compared = time.monotonic() + _LONGEST, 0
@@ -181,6 +198,22 @@ class Suggesting:
                 index = _CaseIndex(own.get(columns, []), columns.width)
                 compared += self._compare(contents, index, now, afresh, end)
         return compared
+
+    def _due(self, connection: Connection, models: list[int]) -> list[ToCompare]:
+        """Return contents to compare: those that are new or, if cases may have changed, of all that wait.
+
+        All are looked at until nothing is left to compare.
+        """
+        marker = marker_of_cases(connection)
+        if marker == self._marker and time.monotonic() < self._all_at:
+            found = connection.execute(text(_TO_COMPARE_NEW), {"models": models})
+            return [ToCompare(*row) for row in found]
+        latest = connection.execute(text(_LATEST), {"models": models}).scalar()
+        given = {"models": models, "latest": None if latest is None else latest + _LATE}
+        due = [ToCompare(*row) for row in connection.execute(text(_TO_COMPARE), given)]
+        if not due:
+            self._marker, self._all_at = marker, time.monotonic() + ALL_EVERY
+        return due
 
     def _compare(
         self, contents: list[ToCompare], index: "_CaseIndex", now: datetime, afresh: bool, end: float
@@ -203,10 +236,9 @@ class Suggesting:
         return len(contents)
 
 
-def marker_of_cases(connection: Connection, models: list[int]) -> tuple[int, int | None]:
-    """Return what changes when cases come or go: their number, and that of the latest label."""
-    count, last = connection.execute(text(_MARKER), {"models": models}).one()
-    return count, last
+def marker_of_cases(connection: Connection) -> tuple[Any, ...]:
+    """Return what changes when cases come or go: the last label or undo of a person, and deletions."""
+    return tuple(connection.execute(text(_MARKER)).one())
 
 
 def read_cases(connection: Connection, models: list[int]) -> list[Case]:

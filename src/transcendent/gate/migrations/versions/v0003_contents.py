@@ -118,6 +118,9 @@ _SUGGESTIONS = """
 ALTER TABLE content ADD COLUMN near bigint, ADD COLUMN distance double precision,
     ADD COLUMN compared_at timestamptz;
 CREATE INDEX content_labelled ON content (labelled) WHERE labelled IS NOT NULL;
+CREATE INDEX content_unlabelled ON content (leader) WHERE label IS NULL;
+CREATE INDEX content_new ON content (leader) WHERE label IS NULL AND compared_at IS NULL;
+CREATE INDEX content_compared ON content (compared_at) WHERE distance IS NOT NULL;
 
 CREATE TABLE case_work (
     began_at timestamptz NOT NULL
@@ -126,7 +129,7 @@ INSERT INTO case_work VALUES ('-infinity');
 """
 _NO_SUGGESTIONS = """
 DROP TABLE case_work;
-DROP INDEX content_labelled;
+DROP INDEX content_labelled, content_unlabelled, content_new, content_compared;
 ALTER TABLE content DROP COLUMN near, DROP COLUMN distance, DROP COLUMN compared_at;
 """
 
