@@ -14,6 +14,7 @@ from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.campaigns import Grouping
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
+from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.features import encode
 from transcendent.gate.intake import COPY, REJECTED, keep
 from transcendent.gate.quarantine import Quarantine
@@ -124,6 +125,14 @@ def test_a_label_waits_for_the_undo_before_it(engine, quarantine, contents, send
         said = labels_of(quarantine, f"o{n}")
         assert [each[:2] for each in said] == [("label", "malware"), ("undo", None), ("label", "goodware")]
     assert check(engine) == []
+
+
+def test_deletion_leaves_no_work(engine, quarantine, send):
+    send(20)
+    label_next(quarantine)
+    assert work_left(engine) == 1
+    delete(engine, ToDelete("sender", "sensor"), "root", "asked")
+    assert work_left(engine) == 0
 
 
 def test_work_that_was_interrupted_is_done_once(engine, quarantine, contents, send, monkeypatch):

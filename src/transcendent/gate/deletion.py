@@ -54,6 +54,12 @@ WITH gone AS (DELETE FROM item_content WHERE item = ANY(:ids) RETURNING key)
 DELETE FROM content USING gone WHERE content.key = gone.key AND NOT EXISTS (
     SELECT FROM item_content WHERE item_content.key = gone.key AND item_content.item <> ALL(:ids))
 """
+# Nor is anything left to do then. Who does it may wait for an item that is deleted here.
+_WORK = """
+DELETE FROM label_work WHERE id IN (
+    SELECT id FROM label_work AS work WHERE key IS NOT NULL
+        AND NOT EXISTS (SELECT FROM item_content WHERE item_content.key = work.key) FOR UPDATE SKIP LOCKED)
+"""
 _ROWS = {
     "notes": "DELETE FROM remark WHERE item = ANY(:ids)",
     "disagreements": "DELETE FROM disagreement WHERE item = ANY(:ids)",
@@ -62,6 +68,7 @@ _ROWS = {
     "keys": "DELETE FROM context_key WHERE item = ANY(:ids)",
     "wanted": "DELETE FROM unconfirmed WHERE item = ANY(:ids)",
     "contents": _CONTENTS,
+    "work": _WORK,
     "items": "DELETE FROM item WHERE id = ANY(:ids)",
     "payloads": "DELETE FROM payload WHERE id = ANY(:ids)",
     "examples": "DELETE FROM example WHERE id = ANY(:ids)",
