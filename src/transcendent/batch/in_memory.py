@@ -118,13 +118,15 @@ def explain_file(
     """
     artifact, rejector, objects = _open(path, file, access, identifier=identifier)
     compared = None if known is None else _known_objects(artifact, known, label, time)
+    names = artifact.layout().shown_names
     with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
         decisions = (deepcopy(rejector) if declared(rejector).evolves else rejector).decide(objects.X)
     rows = (
         _rows_of(objects, wanted) if wanted else [int(np.lexsort((decisions.ranking, decisions.accepted))[0])]
     )
     return [
-        (_name_of(objects, i), explain(rejector, objects.X, i, compared, decisions=decisions)) for i in rows
+        (_name_of(objects, i), explain(rejector, objects.X, i, compared, decisions=decisions, names=names))
+        for i in rows
     ]
 
 

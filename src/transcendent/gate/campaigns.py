@@ -174,13 +174,13 @@ class Grouping:
     def _gather(self, connection: Connection) -> tuple[GatheredContents, Mapping[int, str | None]]:
         rows = connection.execute(text(_CONTENTS)).all()
         models = connection.execute(text(_MODELS), {"models": list({row.model for row in rows})}).all()
-        alike = {row.id: json.dumps([row.features, row.classes], sort_keys=True) for row in models}
+        alike = {row.id: json.dumps([_columns(row.features), row.classes], sort_keys=True) for row in models}
         layouts = {alike[row.id]: Layout.described(row.features) for row in models}
         by_layout: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             by_layout[alike[row.model]].append(row)
         stored = {bytes(row.key): row.campaign for row in connection.execute(text(_STORED))}
-        names = [layouts[each].names for each in by_layout]
+        names = [layouts[each].names_to_show for each in by_layout]
         labels: dict[int, str | None] = {row.labelled: row.label for row in rows if row.label is not None}
         if self._opinions > 1:
             labels = {item: said.agreed for item, said in opinions_on(connection, list(labels)).items()}
@@ -209,6 +209,10 @@ class Grouping:
             connection.execute(text(_SPLIT), {"ids": parts})
             connection.execute(text(_EMPTY))
             connection.execute(text(_END), begun._asdict())
+
+
+def _columns(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in described.items() if key != "shown_names"}
 
 
 def _parts(gathered: GatheredContents, campaigns: Mapping[bytes, str | None]) -> list[str]:

@@ -41,7 +41,9 @@ UPDATE contents_known SET before = coalesce((
         AND (CAST(:last AS bigint) IS NULL OR id < :last)
 ), before)
 """
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id = ANY(:models)"
+_MODELS = """
+SELECT id, features - '{dtypes,shown_names}'::text[] AS features, classes FROM model
+WHERE id = ANY(:models)"""
 _ADD = """
 WITH new AS (
     SELECT * FROM unnest(CAST(:items AS bigint[]), CAST(:keys AS bytea[]), CAST(:places AS float8[]))

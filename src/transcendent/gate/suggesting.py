@@ -40,7 +40,9 @@ JOIN LATERAL (SELECT * FROM label WHERE label.item = {0}.labelled ORDER BY label
 """
 """SQL that joins the action that gave a content its label."""
 # Read once: a model may have many feature names.
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id <> ALL(:known)"
+_MODELS = """
+SELECT id, features - '{dtypes,shown_names}'::text[] AS features, classes FROM model
+WHERE id <> ALL(:known)"""
 # The first byte of encoded zeros and ones; rows without any feature are near nothing.
 _BINARY = r"substring(payload.features FROM 1 FOR 1) = '\x01' AND octet_length(payload.features) > 1"
 _OF_CASES = f"""
