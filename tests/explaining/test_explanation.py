@@ -420,9 +420,42 @@ def test_the_sentence_says_what_the_object_is_like():
     known = KnownObjects(rows, labels, times=np.full(5, "2013-04"))
     same = "it has the same features as goodware of 2013-04 (4 of the 5 nearest are goodware)."
     assert said(known, rows[:1]).endswith(same)
-    assert said(KnownObjects(rows[:4], labels[:4]), np.ones((1, 5))).endswith("; closest to goodware.")
     multiples = KnownObjects(sp.csr_matrix(rows[:4] * 3), labels[:4])
-    assert said(multiples, sp.csr_matrix(rows[:1])).endswith("; closest to goodware.")
+    assert said(multiples, sp.csr_matrix(rows[:1])).endswith("; closest to goodware (distance 0.000).")
+    own = KnownObjects(rows[[4, 0, 1]], ["malware", "goodware", "goodware"])
+    assert said(own, np.array([[1.0, 1, 0, 1, 1]])).endswith("(1 of the 3 nearest is malware).")
+
+
+def test_equally_near_objects_with_different_labels_are_named_as_such():
+    rows = np.array([[1.0, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0]])
+    found = {"accepted": True, "label": 1, "votes": None, "p_values": {}, "credibility": 1.0, "doubt": None}
+
+    def said(labels, distances):
+        near = [KnownObjects(rows, labels).neighbour(j, d) for j, d in enumerate(distances)]
+        everything = {**found, "requirements": [], "nearest": near, "metric": "Jaccard"}
+        return sentence(everything, within_budget=False).rpartition("; it")[2].rpartition("strange; ")[2]
+
+    divided = "the 4 nearest are divided: 2 good, 2 bad"
+    assert divided in said(["good", "bad", "good", "bad"], [0.1, 0.2, 0.3, 0.4])
+    both = said(["good", "bad", "good", "good"], [0.125, 0.125, 0.3, 0.4])
+    assert "equally close to good and bad (distance 0.125; 3 of the 4 nearest are good)" in both
+    assert " has the same features as good and bad (" in said(["good", "bad"] * 2, [0, 0, 0, 0.5])
+    assert "closest to good (distance 0.050)." in said(["good"] * 4, [0.05, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("n", "one_class", "usual", "compared"),
+    [(49, False, False, True), (50, False, True, True), (60, True, False, True), (8, False, False, False)],
+)
+def test_few_known_objects_do_not_tell_what_is_usual(n, one_class, usual, compared):
+    rows = (np.random.default_rng(0).random((400, 8)) < 0.4).astype(float)
+    labels = (rows[:, 0] + rows[:, 1] > 0).astype(int)
+    ice = InductiveEvaluator(LinearSVC(), random_state=0).fit(rows, labels)
+    known = rows[:n], np.ones(n, int) if one_class else np.arange(n) % 2
+    why = explain(ice, [[1.0, 1, 0, 0, 0, 0, 0, 1]], 0, KnownObjects(*known))
+    assert why.score.base_of == ("usual values" if usual else "no values")
+    assert (why.n_compared >= 5) == compared
+    assert bool(why.strange) <= compared
 
 
 def test_control_characters_and_tags_in_names_are_harmless():

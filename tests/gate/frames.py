@@ -102,7 +102,7 @@ def check(rejector: Any, sent: Any, file: Path, clients: dict[str, GateClient], 
     np.testing.assert_array_equal(of_file.p_values, expected.p_values)
     while items := clients["analyst"].claim(100)["items"]:
         for item in items:
-            clients["analyst"].resolve(item["id"], item["predicted"])
+            clients["analyst"].resolve(item["id"], str(item["classes"][-1]))
     labelled = read_labelled(io.BytesIO(clients["operator"].labelled()), rejector.classes_)
     order = np.argsort([int(each.partition("-")[2]) for each in labelled.table["gate_id"].to_pylist()])
     rows = labelled.X.iloc[order].reset_index(drop=True)

@@ -98,7 +98,7 @@ def test_near_contents_are_a_campaign_and_copies_alone_are_not(engine, quarantin
     assert (found["waiting"], found["contents"], found["opened"], found["needed"]) == (8, 6, 0, 3)
     assert found["described"]["n_contents"] == 6
     assert found["described"]["medoid"] in scalars(engine, "SELECT id FROM item")
-    assert "6 contents" in found["described"]["sentence"]
+    assert found["described"]["sentence"].startswith("6 contents, up to ")  # copies are not counted
     assert found["described"]["p_values"] == {"low": 0.1, "median": 0.1, "high": 0.1}
     assert found["proves"].startswith("0 opened")
     assert found["label"] is None
@@ -484,7 +484,8 @@ def test_over_http_and_from_the_command_line(start_gate, own_engine, monkeypatch
     monkeypatch.setenv("TRANSCENDENT_GATE_DATABASE", gate.database)
     shown = CliRunner().invoke(app, ["gate", "campaigns"])
     assert (
-        f"campaign   {found['id']}\nwaiting    4 items; 7 contents\nopened     3 of 3 (malware: 3)"
+        f"campaign   {found['id']}\nwaiting    4 items, copies among them\n"
+        "contents   7: items with the same features are one content\nopened     3 of 3 (malware: 3)"
         in shown.output
     )
     listed = json.loads(CliRunner().invoke(app, ["gate", "campaigns", "--json"]).output)["campaigns"]

@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.gate.test_quarantine import rows
+from transcendent.cli.app import app
+from transcendent.gate import wire
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
 from transcendent.gate.database import migrate
@@ -62,6 +64,28 @@ def label_next(quarantine, label="malware", who="ann"):
     [item] = quarantine.claim(who).items
     quarantine.resolve(who, item["id"], label)
     return item
+
+
+def test_it_is_shown_that_a_label_was_inferred_and_from_what(
+    engine, shared_database, quarantine, send, monkeypatch, capsys
+):
+    send(2)
+    first = label_next(quarantine)["id"]
+    [labelled], [copy] = quarantine.find("o0"), quarantine.find("o1")
+    assert (labelled["inferred"], labelled["inferred_from"]) == (None, None)
+    assert (copy["inferred"], copy["inferred_from"]) == ("copy", [first])
+    assert wire.KeptObject(**copy).inferred_from == [first]
+    [own] = quarantine.find("o1", sender="sensor")  # who learns no numbers of items
+    assert (own["inferred"], own["item"], own["inferred_from"]) == ("copy", None, None)
+    [action] = quarantine.show(copy["item"])["history"]
+    assert wire.Action(**action).inferred_from == [first]
+    monkeypatch.setenv("TRANSCENDENT_GATE_DATABASE", shared_database)
+    with pytest.raises(SystemExit):
+        app(["gate", "quarantine", "show", str(copy["item"])])
+    assert f"ann: label malware (inferred: copy of item {first})" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        app(["gate", "quarantine", "show"])
+    assert "in campaigns  0 contents" in capsys.readouterr().out
 
 
 def test_copies_are_one_row_of_the_queue(engine, quarantine, send):

@@ -18,6 +18,7 @@ from sqlalchemy import text
 from tests.gate import frames
 from tests.gate.test_scores import written
 from transcendent import CrossConformalEvaluator, InductiveEvaluator, save
+from transcendent.cli.app import app
 from transcendent.errors import ArtifactError, GateError, GateSettingsError
 from transcendent.gate import explanations, known_items, reference, wire
 from transcendent.gate import model as gate_model
@@ -109,6 +110,12 @@ def filled(engine, model, problem):
     return list(store(engine, model, problem[0][1000:1060]).values())
 
 
+@pytest.fixture
+def rejected(filled, model, problem):
+    """Those of the items that are rejected, which analysts see at once."""
+    return [filled[i] for i in np.flatnonzero(model.decide(problem[0][1000:1060]).rejected)]
+
+
 def near(found):
     return {each["item"] for each in found["nearest"]}
 
@@ -130,7 +137,8 @@ def test_an_explanation_has_what_was_decided_and_the_labelled_items_it_is_like(
             assert (each["id"], each["label"]) == (f"o{place}", y[place])
         assert found["text"].startswith(found["sentence"][:40])
         assert found["score"]["method"] == "exact"
-        assert found["notes"] == []
+        assert found["notes"] == [explanations._FEW_KNOWN]
+        assert found["score"]["base_of"] == "no values"
         short = [each for each in found["requirements"] if each["has"] < each["needs"]]
         assert bool(short) != found["accepted"]
     with pytest.raises(NoItemError):
@@ -298,7 +306,7 @@ def test_frames_with_text_and_gaps_are_explained(engine, tmp_path, monkeypatch):
         found = setting.explain(item)
         assert found["metric"] == "columns"
         assert len(found["nearest"]) == 5
-        assert found["notes"] == []
+        assert found["notes"] == [explanations._FEW_KNOWN]
         assert {each["name"] for each in found["strange"]} <= set(sent.X)
 
 
@@ -362,8 +370,8 @@ def opine(quarantine, who, item, said):
     quarantine.release(who)
 
 
-def test_a_label_on_which_an_opinion_is_wanted_is_not_learnt_from_an_explanation(opinions, filled):
-    wanted, agreed, asked = filled[:3]
+def test_a_label_on_which_an_opinion_is_wanted_is_not_learnt_from_an_explanation(opinions, rejected):
+    wanted, agreed, asked = rejected[:3]
     label(opinions.quarantine, {wanted: "malware", agreed: "goodware"})
     opine(opinions.quarantine, "bob", agreed, "goodware")
     for analyst in ("cid", "bob", "ann"):
@@ -377,8 +385,8 @@ def test_a_label_on_which_an_opinion_is_wanted_is_not_learnt_from_an_explanation
     assert near(opinions.explain(asked, "cid")) == {wanted, agreed}
 
 
-def test_a_label_that_becomes_hidden_is_hidden_at_once(opinions, filled):
-    first, second, asked = filled[:3]
+def test_a_label_that_becomes_hidden_is_hidden_at_once(opinions, rejected):
+    first, second, asked = rejected[:3]
     label(opinions.quarantine, {first: "malware", second: "malware"})
     for item in (first, second):
         opine(opinions.quarantine, "bob", item, "malware")
@@ -409,6 +417,42 @@ def test_a_model_that_is_not_served_is_loaded_if_it_can_be(engine, model, proble
     assert setting.explain(filled[0])["model"] == model.digest
     setting.explain(filled[1])
     assert len(loads) == 2
+
+
+def test_names_of_columns_that_rows_lack_are_kept_and_shown(engine, load, problem):
+    rows = sp.csr_matrix((problem[0][:1060] > 1).astype(float))
+    ice = InductiveEvaluator(BernoulliNB(), random_state=0).fit(rows[:1000], problem[1][:1000])
+    names = [f"permission {j}" for j in range(12)]
+    model = load(ice, feature_names=names)
+    setting = Setting(engine, model)
+    items = list(store(engine, model, rows[1000:]).values())
+    shown = setting.quarantine.show(items[0])
+    assert shown["features"] == {names[j]: 1.0 for j in rows[[1000]].indices.tolist()}
+    assert shown["positions"] == rows[[1000]].indices.tolist()
+    assert {each["name"] for each in setting.explain(items[0])["score"]["speak_for"]} < set(names)
+    # A model without names has the same columns.
+    nameless = replace(model, digest="f" * 64, layout=replace(model.layout, shown_names=None))
+    label(setting.quarantine, {items[1]: "malware"})
+    later = store(engine, nameless, rows[1000:1001], prefix="n")["n0"]
+    assert near(Setting(engine, nameless).explain(later)) == {items[1]}
+    for wrong in (names[:3], ["same"] * 12):
+        with pytest.raises(ValueError, match=r"different ones\) for 12 columns: pass a name of its own"):
+            load(ice, feature_names=wrong)
+
+
+def test_a_model_without_a_stored_artifact_is_named_with_the_ways_out(
+    shared_database, artifact, model, filled, monkeypatch, capsys
+):
+    monkeypatch.setenv("TRANSCENDENT_GATE_DATABASE", shared_database)
+    command = ["gate", "quarantine", "explain", str(filled[0])]
+    with pytest.raises(SystemExit):
+        app(command)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"decided by model {model.digest[:12]}, whose artifact is not in the database" in said
+    assert f"transcendent gate quarantine explain {filled[0]} --artifact FILE" in said
+    with pytest.raises(SystemExit):
+        app([*command, "--artifact", str(artifact)])
+    assert "p-values" in capsys.readouterr().out
 
 
 def test_an_explanation_waits_for_no_decision_and_no_decision_for_it(engine, model, filled):

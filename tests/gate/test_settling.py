@@ -19,10 +19,12 @@ from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, REJECTED, Draw, keep, register
 from transcendent.gate.model import Model
+from transcendent.gate.negatives import check_negative
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.retention import sweep
+from transcendent.gate.server import serve
 from transcendent.gate.settings import read_settings
 from transcendent.gate.settling import LOOK, Settling, SettlingError, resume, settling_secret, status
 from transcendent.gate.suggesting import Suggesting
@@ -478,6 +480,24 @@ def test_the_settings_must_name_negative_classes(monkeypatch):
     assert read_settings(database="postgresql://x").negative == []
     monkeypatch.setenv("TRANSCENDENT_GATE_NEGATIVE", "goodware adware")
     assert read_settings(database="postgresql://x").negative == ["goodware", "adware"]
+
+
+def test_a_misspelt_negative_class_is_refused_at_start(engine, artifact, shared_database):
+    other = Model(None, "b" * 64, Layout(WIDTH), ["harmless", "harmful"], {})
+    for negative in (None, [], ["goodware"], ["harmless"]):  # nothing is known
+        check_negative(engine, negative, None)
+    register(engine, other)
+    with pytest.raises(GateSettingsError, match=r"negative names 'gutware', but .* are goodware, malware"):
+        check_negative(engine, ["goodware", "gutware"], MODEL)
+    with pytest.raises(GateSettingsError, match=r"negative names 'harmless', but .* are goodware, malware"):
+        check_negative(engine, ["harmless"], MODEL)
+    check_negative(engine, ["goodware", "harmless"], MODEL)
+    deploy(engine, "active")
+    with pytest.raises(GateSettingsError, match=r"negative names 'Harmless', but .* are harmless, harmful"):
+        check_negative(engine, ["Harmless"], None)
+    given = {"artifact": artifact, "database": shared_database, "settle": 0, "negative": ["gutware"]}
+    with pytest.raises(GateSettingsError, match="negative names 'gutware'"):
+        serve(read_settings(**given))
 
 
 def test_the_commands(database, own_engine, monkeypatch, capsys):

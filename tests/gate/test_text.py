@@ -22,8 +22,8 @@ from transcendent.evaluators.columns import FittedColumns
 from transcendent.gate import model as gate_model
 from transcendent.gate import read_labelled
 from transcendent.gate.features import decode, encode, read_rows
-from transcendent.gate.item_features import features_of
 from transcendent.gate.ranges import Ranges
+from transcendent.gate.shown_items import features_of
 from transcendent.tables.layout import Layout
 
 NAMES = ["size", "family", "signed"]

@@ -12,7 +12,8 @@ from transcendent.metrics import (
     Recall,
     RejectionRate,
 )
-from transcendent.metrics.ratios import resolve_metric
+from transcendent.metrics.ratios import position_of, resolve_metric
+from transcendent.temporal.bias import positive_label
 from transcendent.thresholds.counts import count
 
 
@@ -85,3 +86,19 @@ def test_mistakes_are_explained():
         resolve_metric("auc")
     with pytest.raises(ValueError, match="there is no metric 'recal'; did you mean 'recall'"):
         resolve_metric("recal")
+
+
+@pytest.mark.parametrize(
+    ("classes", "second"),
+    [
+        (["Malware", "benign"], "Malware"),
+        (["BENIGN", "malware"], "malware"),
+        (["BAD", "bad"], "bad"),
+        ([0, 1], 1),
+        ([False, True], True),
+    ],
+)
+def test_capital_letters_do_not_decide_which_class_is_positive(classes, second):
+    codes = np.array(classes)
+    assert codes[position_of(None, codes)] == second
+    assert positive_label(codes[[0, 1, 1]], None) == second

@@ -13,6 +13,9 @@ def visible(text: str, keep: str = "") -> str:
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
+_MANY = 30
+
+
 def some(items: Sequence[str], limit: int = 6) -> str:
     """Return the first items, and the number of the others."""
     return ", ".join(items[:limit]) + (f" and {len(items) - limit} more" if len(items) > limit else "")
@@ -30,12 +33,12 @@ def _shares_letters(word: str, other: str) -> float:
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """Return the end of a sentence about an unknown word: the closest known word, or all of them."""
+    """Return the end of a sentence about an unknown word: the closest known word, or all; five if many."""
     by_lower_case = {one.lower(): one for one in known}
     if close := difflib.get_close_matches(word.lower(), by_lower_case):
         best = max(close, key=lambda one: _shares_letters(word.lower(), one))
         return f"; did you mean {by_lower_case[best]!r}?"
-    return f"; choose from {', '.join(sorted(known))}."
+    return f"; choose from {some(sorted(known), len(known) if len(known) <= _MANY else 5)}."
 
 
 def shorten(label: Any, length: int = 14) -> str:

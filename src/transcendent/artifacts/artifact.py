@@ -1,10 +1,10 @@
 """Save a fitted rejector to a file, and load it after checking the file."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -34,6 +34,7 @@ from transcendent.decisions import declared, is_rejector
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
 from transcendent.evaluators.budget import RejectionBudget, StreamingBudget
 from transcendent.tables.answers import ScoreColumns
+from transcendent.tables.layout import Layout
 
 
 def save(
@@ -42,6 +43,7 @@ def save(
     *,
     training_period: tuple[Any, Any] | None = None,
     notes: Mapping[str, Any] | None = None,
+    feature_names: Sequence[str] | None = None,
     signing_key: Key | None = None,
 ) -> str:
     """Write a fitted rejector to one file, and return the file's digest.
@@ -59,6 +61,9 @@ def save(
         When the first and last training rows were seen, for the manifest.
     notes : dict or None
         Further JSON values for the manifest.
+    feature_names : sequence of str or None
+        The names of columns, such as those of a `Dataset`, if the rows of ``fit`` had none: the gate and
+        ``transcendent explain`` show them.
     signing_key : path, bytes or None
         A private Ed25519 key (PEM) to sign with.
 
@@ -88,12 +93,27 @@ def save(
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions("skops", "lightgbm", "xgboost"),
         "training_period": None if training_period is None else [str(time) for time in training_period],
-        "notes": dict(notes or {}),
+        "notes": {**(notes or {}), **_names_in_notes(rejector, feature_names)},
         **facts(rejector),
     }
     packed, digest = pack({MANIFEST: write_manifest(manifest, entries), **entries}, signing_key)
     write_whole(Path(path), packed)
     return digest
+
+
+def _names_in_notes(rejector: Any, given: Sequence[str] | None) -> dict[str, list[str]]:
+    """Return names of columns for the notes; raise if the rejector has other columns."""
+    if given is None:
+        return {}
+    names, fitted = list(map(str, given)), declared(rejector).fitted
+    if fitted.feature_names is not None and fitted.feature_names.tolist() != names:
+        raise ValueError("feature_names differ from those of the frame in fit: leave them out.")
+    if len(names) != fitted.n_features or len(set(names)) < len(names):
+        raise ValueError(
+            f"there are {len(names):,} feature_names ({len(set(names)):,} different ones) for "
+            f"{fitted.n_features or 0:,} columns: pass a name of its own for each."
+        )
+    return {"feature_names": names}
 
 
 def load(
@@ -205,6 +225,15 @@ class Artifact:
         with _refusing(self.path):
             return self._types_to_trust
 
+    def layout(self) -> Layout:
+        """Return the columns of the fit, with the names to show if they are those of all columns."""
+        layout, names = (
+            Layout.described(self.manifest["features"]),
+            self.manifest["notes"].get("feature_names"),
+        )
+        fits = isinstance(names, list) and len(names) == layout.width and layout.names is None
+        return replace(layout, shown_names=names) if fits and all(map(_is_text, names)) else layout
+
     def score_columns(self) -> ScoreColumns | None:
         """Return the columns that a judge of scores reads; None if it decides by features."""
         if not self.manifest.get("judges_scores"):
@@ -294,6 +323,10 @@ def _refusing(
     except Exception as error:
         message = f"it cannot be read ({type(error).__name__}: {error}"
         raise ArtifactError(visible(f"{path} is refused: {message:.300}).") + hint()) from error
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _without_earlier_fit(rejector: Any) -> Any:

@@ -23,6 +23,7 @@ from transcendent.batch.writing import open_writer
 from transcendent.decisions import Decisions, Rejector, declared
 from transcendent.errors import ArgumentError, ArtifactError
 from transcendent.evaluators.cross import set_quorum
+from transcendent.experiments.looks import stands_for_missing
 from transcendent.experiments.survey import FORMATS, columns_of_text, examples_of, ways_to_read
 from transcendent.explaining import Explanation, KnownObjects, explain
 from transcendent.monitoring import DriftMonitor
@@ -31,6 +32,7 @@ from transcendent.tables.frames import ColumnError, Columns
 from transcendent.tables.layout import Layout
 from transcendent.tables.objects import Objects, without_time
 from transcendent.tables.reading import is_table, read_objects
+from transcendent.tables.times import find_formats
 from transcendent.temporal.periods import in_order_of_time
 
 _FORMULAS = r"^[=+\-@\t\r\n＝＋－＠']"
@@ -118,13 +120,16 @@ def explain_file(
     """
     artifact, rejector, objects = _open(path, file, access, identifier=identifier)
     compared = None if known is None else _known_objects(artifact, known, label, time)
+    names = artifact.layout().shown_names
     with _naming_file(file, artifact), locating_bad_value(objects.X, objects.lines):
         decisions = (deepcopy(rejector) if declared(rejector).evolves else rejector).decide(objects.X)
     rows = (
         _rows_of(objects, wanted) if wanted else [int(np.lexsort((decisions.ranking, decisions.accepted))[0])]
     )
+    others = [_without_itself(compared, objects, i) for i in rows]
     return [
-        (_name_of(objects, i), explain(rejector, objects.X, i, compared, decisions=decisions)) for i in rows
+        (_name_of(objects, i), explain(rejector, objects.X, i, other, decisions=decisions, names=names))
+        for i, other in zip(rows, others, strict=True)
     ]
 
 
@@ -141,8 +146,26 @@ def _known_objects(artifact: Artifact, file: Path, label: str | None, time: str 
         features=notes.get("features") or features["names"],
         text=() if layout.documents else tuple(layout.text),
     )
-    found = _read(file, columns, features["count"], numbered=True).with_labels()
+    found = _read(file, columns, features["count"], numbered=True)
+    classes = set(map(str, artifact.manifest["classes"] or ()))
+    texts = {label for label in np.asarray(found.y).tolist() if stands_for_missing(label)} - classes
+    if texts:  # without them, the other labels may be numbers
+        found = _read(file, replace(columns, missing_labels=tuple(texts)), features["count"], numbered=True)
+    formats = notes.get("time_format") or ([] if found.times is None else find_formats(found.times).formats)
+    found = found.with_labels().with_iso_dates(formats)
     return KnownObjects(layout.as_fitted(found.X), found.y, found.times, found.ids)
+
+
+def _without_itself(known: KnownObjects | None, objects: Objects, i: int) -> KnownObjects | None:
+    """Return known objects without those that have the id of the object; None if there are no others."""
+    if known is None or known.ids is None or objects.ids is None:
+        return known
+    others = np.flatnonzero(known.ids.astype(str) != str(objects.ids[i]))
+    if len(others) == len(known):
+        return known
+    times = None if known.times is None else known.times[others]
+    rows = take_rows(known.X, others)
+    return KnownObjects(rows, known.labels[others], times, known.ids[others]) if len(others) else None
 
 
 def _rows_of(objects: Objects, wanted: Sequence[str]) -> list[int]:
@@ -154,7 +177,7 @@ def _rows_of(objects: Objects, wanted: Sequence[str]) -> list[int]:
     for name in wanted:
         found = np.flatnonzero(names == name)
         if not len(found):
-            known = suggestion(name, names[:1000].tolist()) if len(names) <= 1000 else "."
+            known = suggestion(name, names.tolist()) if len(names) <= 1000 else "."
             raise ArgumentError("object", f"{objects.name} has no object {name!r}{known}")
         rows += found.tolist()
     return rows

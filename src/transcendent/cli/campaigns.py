@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transcendent._utils.text import some
+from transcendent._utils.text import counted, some
 from transcendent.cli import showing
 from transcendent.cli.options import AsJson, Database
 
@@ -25,7 +25,8 @@ def _in_words(campaign: dict[str, Any]) -> str:
     unlike = f"; {campaign['unlike']} that say nothing" if campaign["unlike"] else ""
     return showing.lines(
         campaign=campaign["id"],
-        waiting=f"{campaign['waiting']:,} items; {campaign['contents']:,} contents",
+        waiting=f"{counted(campaign['waiting'], 'item')}, copies among them",
+        contents=f"{campaign['contents']:,}: items with the same features are one content",
         opened=f"{campaign['opened']} of {campaign['needed']}" + (f" ({labels})" if labels else "") + unlike,
         described=campaign["described"]["sentence"],
         can_be=campaign["label"] and f"labelled {campaign['label']} ({campaign['proves']})",

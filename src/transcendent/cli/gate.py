@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from transcendent._utils.extras import extra
-from transcendent._utils.text import counted
+from transcendent._utils.text import counted, some
 from transcendent.cli import (
     campaigns,
     console,
@@ -261,9 +261,9 @@ def show_quarantine(
         if settings.opinions > 1:
             with engine.connect() as connection:
                 shown |= learning.opinions_in(connection, item)
-    lists = ("history", "outside", "opinions", "suggestion")
+    lists = ("history", "outside", "opinions", "suggestion", "blind")
     lines = showing.lines(
-        **{name: _short(value) for name, value in shown.items() if name not in lists},
+        **{name: _short(name, value) for name, value in shown.items() if name not in lists},
         suggestion=settling.suggestion_in_words(shown.get("suggestion")),
     )
     history = [_line(each) for each in shown.get("history", [])]
@@ -276,6 +276,10 @@ def show_quarantine(
 @_command(quarantine, "explain")
 def explain_item(
     item: Annotated[int, Argument(help="The number of the item to explain.")],
+    artifact: Annotated[
+        Path | None, Option(help="The artifact that decided it (default: the setting, or the database's).")
+    ] = None,
+    trust: Trust = None,
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -284,14 +288,16 @@ def explain_item(
     from transcendent.gate.explanations import explain_once
     from transcendent.gate.settings import read_settings
 
-    settings = read_settings(database=database)
+    settings = read_settings(database=database, artifact=artifact, trusted=trust or None)
     with opened(settings.database.get_secret_value()) as engine:
         found = explain_once(engine, settings, item)
     showing.show(found["text"], found, as_json)
 
 
-def _short(value: Any) -> Any:
+def _short(name: str, value: Any) -> Any:
     """Return a number, or the numbers of classes, with four digits; other values as they are."""
+    if name == "in_campaigns":
+        return counted(value, "content")  # all other counts are of items
     if isinstance(value, dict) and value and all(isinstance(each, float) for each in value.values()):
         return ", ".join(f"{name}: {each:.4g}" for name, each in value.items())
     return f"{value:.4g}" if isinstance(value, float) else value
@@ -299,7 +305,15 @@ def _short(value: Any) -> Any:
 
 def _line(action: dict[str, Any]) -> str:
     said = ", ".join(str(action[name]) for name in ("label", "reason", "note") if action[name])
-    return f"{action['written_at']:%Y-%m-%d %H:%M} {action['author']}: {action['action']} {said}".rstrip()
+    line = f"{action['written_at']:%Y-%m-%d %H:%M} {action['author']}: {action['action']} {said}".rstrip()
+    return f"{line} ({_origin(action)})" if action.get("inferred") else line
+
+
+def _origin(action: dict[str, Any]) -> str:
+    """Return from which items' labels one follows that nobody gave."""
+    items = some(list(map(str, action["inferred_from"] or [])))
+    kinds = {"copy": "copy of item", "campaign": "of its campaign, after items", "settled": "settled by item"}
+    return f"inferred: {kinds[action['inferred']]} {items}"
 
 
 @_command(quarantine, "export")

@@ -66,7 +66,8 @@ def artifact(artifact: "Artifact") -> str:
     """Describe an artifact in lines, with its thresholds."""
     said = artifact.manifest
     features = said["features"]
-    names = f": {some(list(map(str, features['names'])), 4)}" if features["names"] else ""
+    known = artifact.layout().names_to_show if features["count"] else None
+    names = f": {some(list(map(str, known)), 4)}" if known else ""
     calibration = [entry["objects"] for entry in said["calibration"]]
     repeated = f", {said['repeated']:,} of them equal to training rows" if said.get("repeated") else ""
     scores = said["notes"].get("scores")

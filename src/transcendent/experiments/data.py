@@ -97,7 +97,7 @@ def _read(
             raise data.error("deduplicate is for apigraph only.", "deduplicate")
         given = {"deduplicate": True} if deduplicate else {}
         found = getattr(datasets, f"load_{name}")(here / folder if folder else None, **given)
-        return Objects(name, found.X, found.y, found.times), Columns()
+        return Objects(name, found.X, found.y, found.times, feature_names=found.feature_names), Columns()
     file = here / data.get("file", str, needed='for example file = "objects.parquet"')
     beside = data.get("table", str)
     for key in needed:

@@ -156,6 +156,8 @@ class Experiment:
         notes = notes_on(self.data) | notes_on_scores(self._surveyed.scores)
         if (end := self.schedule.train if train is None else train) is not None:
             notes["train"] = [str(time) for time in end] if isinstance(end, tuple) else str(end)
+        if rows.feature_names is not None:
+            notes["feature_names"] = list(map(str, rows.feature_names))
         return FittedRejector(name, fitted, rows, notes, *self._left_out(len(rows)))
 
     def learn(

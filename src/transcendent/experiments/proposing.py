@@ -15,7 +15,13 @@ from transcendent.errors import ArgumentError
 from transcendent.experiments.looks import LABELS as _LABELS
 from transcendent.experiments.looks import NAMES as _NAMES
 from transcendent.experiments.looks import TIMES as _TIMES
-from transcendent.experiments.looks import find_missing_labels, has_many_texts, holds_dates, is_name
+from transcendent.experiments.looks import (
+    find_missing_labels,
+    has_many_texts,
+    holds_dates,
+    is_name,
+    plain_name,
+)
 from transcendent.experiments.survey import columns_of_text, examples_of, text_among_numbers, ways_to_read
 from transcendent.experiments.toml import literal, one_or_list
 from transcendent.tables.frames import Columns, lacking
@@ -234,6 +240,6 @@ def guess_name(frame: Any) -> str | None:
 
 
 def by_name(frame: Any, names: tuple[str, ...]) -> str | None:
-    """Return the first column that has one of the names, in any case."""
-    by_lower_case = {str(column).lower(): str(column) for column in frame.columns}
-    return next((by_lower_case[name] for name in names if name in by_lower_case), None)
+    """Return the first column that has one of the names, in any case, with spaces or underscores."""
+    by_plain_name = {plain_name(column): str(column) for column in frame.columns}
+    return next((by_plain_name[name] for name in names if name in by_plain_name), None)

@@ -102,7 +102,7 @@ class Campaign:
 
     def __str__(self) -> str:
         """Return one sentence about the campaign."""
-        parts = [f"{counted(self.size, 'object')} {self._alike()}"]
+        parts = [self._how_alike()]
         if self.first_seen is not None:
             parts[0] += f", seen {_span(self.first_seen, self.last_seen)}"
         if self.features:
@@ -115,12 +115,14 @@ class Campaign:
     def _repr_html_(self) -> str:
         return campaign_as_html(self)
 
-    def _alike(self) -> str:
+    def _how_alike(self) -> str:
+        objects = counted(self.size, "object")
         if self.size == 1:
-            return "left"
+            return f"{objects} left"
         if self.n_contents == 1:
-            return "with the same content"
-        return f"of {self.n_contents:,} contents, up to {self.radius:.2g} from the medoid"
+            return f"{objects} with the same content"
+        contents = f"{self.n_contents:,} contents, up to {self.radius:.2g} from the medoid"
+        return contents if self.n_contents == self.size else f"{objects} of {contents}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python values, for JSON."""

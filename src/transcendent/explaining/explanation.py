@@ -19,7 +19,7 @@ from transcendent.evaluators.cross import check_quorum
 from transcendent.explaining.contributions import contributions
 from transcendent.explaining.known_objects import KnownObjects, Neighbour, nearest
 from transcendent.explaining.measured import Measured
-from transcendent.explaining.neighbourhood import accepted_near, decide_with_neighbours
+from transcendent.explaining.neighbourhood import FEW, accepted_near, decide_with_neighbours
 from transcendent.explaining.strangeness import strange_columns
 from transcendent.explaining.subject import Subject
 from transcendent.explaining.variants import (
@@ -111,7 +111,7 @@ class Explanation:
         them have, and the object has not.
     n_compared : int
         The number of known objects that ``strange`` compares with: the nearest ones of the same label, only
-        accepted ones if there are at least five.
+        accepted ones if there are at least five. 0 if there are fewer than five of the label.
     strange : list of (name, value, usual, n_alike, effect)
         Unexpected values of the object, the most unexpected first: texts, and zeros and ones, by the number
         of compared objects that share them; other numbers by how far they are from the usual value, and
@@ -125,7 +125,8 @@ class Explanation:
         contributions of LightGBM and XGBoost; or ``"occlusion"``: the amount by which the score falls if
         the value is replaced by the usual one, where ``rest`` is what single replacements do not account
         for. ``base`` is the score of what ``base_of`` names: an object with the usual values of the known
-        objects or of ``X``, the average of the training rows, or no values at all.
+        objects (if they are at least 50, of two classes or more) or else of ``X``, the average of the
+        training rows, or no values at all.
     """
 
     sentence: str
@@ -369,7 +370,7 @@ def _strange(
     if subject.known is None or subject.row is None or subject.are_texts:
         return nothing
     near = accepted_near(subject, label) if near is None else near
-    if not len(near):
+    if len(near) < FEW:
         return nothing
     rows = take_rows(subject.known.X, near)
     expectation = subject.known.expectation(label)

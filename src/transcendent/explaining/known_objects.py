@@ -30,6 +30,9 @@ _CELLS = 1 << 22
 _LEARNT, _LEAST, _WIDEST = 5_000, 20, 300
 _SAVES = 0.8
 
+TELLS_USUAL = 50
+"""Least number of known objects whose medians are called usual: a few may all be of one campaign."""
+
 
 class Neighbour(NamedTuple):
     """A known object near another: its position among the known objects, and what is known of it."""
@@ -95,6 +98,11 @@ class KnownObjects:
         their difference relative to the range of the middle 90%, at most 1.
         """
         return self._prepared.metric
+
+    @cached_property
+    def tells_usual(self) -> bool:
+        """Whether they show what is usual: at least 50 objects, of two classes or more."""
+        return len(self) >= TELLS_USUAL and len(set(self.labels.tolist())) > 1
 
     @cached_property
     def usual(self) -> Any:

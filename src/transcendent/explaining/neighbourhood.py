@@ -13,7 +13,9 @@ from transcendent.explaining.subject import Subject
 
 _COMPARED, _CONSIDERED = 25, 100
 _COPY = 1e-6  # distances in single precision
-_FEW = 5
+
+FEW = 5
+"""Least number of neighbours that show what is usual."""
 
 
 def accepted_near(subject: Subject, label: Any) -> IntArray:
@@ -66,4 +68,4 @@ def _near(subject: Subject, label: Any) -> IntArray:
 
 def _accepted(near: IntArray, decisions: Decisions, label: Any) -> IntArray:
     accepted = near[decisions.accepted & (decisions.labels == label)]
-    return accepted if len(accepted) >= _FEW else near
+    return accepted if len(accepted) >= FEW else near

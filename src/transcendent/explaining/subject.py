@@ -106,8 +106,11 @@ class Subject:
 
     @cached_property
     def usual(self) -> Any:
-        """A row of usual values, of the known objects or else of the rows given; None if that is one row."""
-        if self.known is not None:
+        """A row of usual values, of the known objects or else of the rows given; None if that is one row.
+
+        Known objects that are few or of one class do not tell what is usual.
+        """
+        if self.known is not None and self.known.tells_usual:
             return self.known.usual
         n = count_rows(self.rows)
         sample = take_rows(self.rows, np.arange(0, n, -(-n // _SAMPLE)))

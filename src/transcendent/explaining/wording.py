@@ -2,6 +2,7 @@
 
 import html
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ _BASES = {
 }
 _DOUBTS = {"like nothing known": "it is like nothing known", "opinions disagree": "its measures disagree"}
 _MAX_NAMES = 8
+_AS_NEAR = 1e-6  # distances in single precision
 
 
 def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
@@ -38,14 +40,30 @@ def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
 
 
 def _like(nearest: "Sequence[Neighbour]", metric: str) -> str:
-    """Return what the object is like: the nearest known object, and the labels if they differ."""
-    closest, labels = nearest[0], [each.label for each in nearest]
-    when = "" if closest.time is None else f" of {closest.time}"
+    """Return what the object is like: the nearest known object, how near it is, and other labels."""
+    closest, counts = nearest[0], Counter(each.label for each in nearest)
+    labels = list(
+        dict.fromkeys(each.label for each in nearest if each.distance <= closest.distance + _AS_NEAR)
+    )
     same = closest.distance == 0 and metric != "cosine"  # which is 0 for multiples, too
-    like = "it has the same features as" if same else "closest to"
-    alike = labels.count(closest.label)
-    mixed = f" ({alike} of the {len(labels)} nearest are {closest.label})" if alike < len(labels) else ""
-    return f"{like} {closest.label}{when}{mixed}"
+    like = "closest to" if len(labels) == 1 else "equally close to"
+    when = "" if closest.time is None or len(labels) > 1 else f" of {closest.time}"
+    notes = [] if same else [f"distance {closest.distance:.3f}"]
+    if len(counts) > 1:
+        notes.append(_mixed(counts, labels[0] if len(labels) == 1 else None))
+    more = f" ({'; '.join(notes)})" if notes else ""
+    return f"{'it has the same features as' if same else like} {' and '.join(map(str, labels))}{when}{more}"
+
+
+def _mixed(counts: "Counter[Any]", label: Any) -> str:
+    """Return how many of the nearest have a label, by default the most common one; or that labels tie."""
+    (first, most), *others = counts.most_common()
+    total = sum(counts.values())
+    if others[0][1] == most:
+        listed = ", ".join(f"{n} {each}" for each, n in [(first, most), *others])
+        return f"the {total} nearest are divided: {listed}"
+    label = first if label is None else label
+    return f"{counts[label]} of the {total} nearest {'is' if counts[label] == 1 else 'are'} {label}"
 
 
 def _verdict(found: Mapping[str, Any], within_budget: bool) -> str:

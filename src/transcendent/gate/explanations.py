@@ -24,14 +24,16 @@ from transcendent.decisions import Decisions, RankedBy, declared
 from transcendent.errors import TranscendentError
 from transcendent.explaining import Explanation, explain
 from transcendent.explaining.explanation import Requirement
+from transcendent.explaining.known_objects import TELLS_USUAL
 from transcendent.gate.batcher import Batcher
+from transcendent.gate.blinding import blind_explanation
 from transcendent.gate.bodies import RefusedError
 from transcendent.gate.known_items import ComparedObjects, KnownItems, takes_sparse
 from transcendent.gate.model import Model, load_model
 from transcendent.gate.quarantine import ConflictError, NoItemError, Quarantine
 from transcendent.gate.reference import reference_of, rows_from
 from transcendent.gate.settings import GateSettings
-from transcendent.gate.stored import load_stored
+from transcendent.gate.stored import NotStoredError, load_stored
 from transcendent.tables.bad_rows import first_line
 
 MAX_WAITING = 8
@@ -51,6 +53,10 @@ LEFT JOIN cutoff ON cutoff.number = payload.cutoff WHERE item.id = :item AND pay
 """
 _SCORES_ONLY = (
     "This model judges a detector's scores: it has no features to compare with labelled objects, or to weigh."
+)
+_FEW_KNOWN = (
+    f"Fewer than {TELLS_USUAL} labelled objects, or one class of them, do not tell what is usual: the "
+    "detector's score is not compared with usual values."
 )
 _NOTHING_KNOWN = "There is no labelled object with these columns to compare with."
 
@@ -94,6 +100,9 @@ class ItemExplainer:
             row = connection.execute(text(_ITEM), {"item": item}).mappings().first()
         if row is None:
             raise NoItemError(f"item {item} does not exist.")
+        about = {"item": item, "object_id": row["object_id"], "model": row["digest"]}
+        if self._quarantine.blind_items([item], who):
+            return {**about, **blind_explanation()}
         model = self._model(item, row["number"], row["digest"])
         for again in (False, True):
             compared = self._known.of(model, who, again=again)
@@ -105,8 +114,7 @@ class ItemExplainer:
         told = {name: _bounded(value) for name, value in why.to_dict().items()}
         for each, own in zip(told["nearest"], near, strict=True):
             each["item"] = own
-        about = {"item": item, "object_id": row["object_id"], "model": model.digest}
-        return {**about, **told, "notes": notes, "text": "\n\n".join([str(why), *notes])}
+        return {**about, **told, "blind": False, "notes": notes, "text": "\n\n".join([str(why), *notes])}
 
     def _model(self, item: int, number: int, digest: str) -> Model:
         """Return a copy of the model that decided an item; load it if it is not served."""
@@ -127,6 +135,13 @@ class ItemExplainer:
         self._loaded_at = self._clock()
         try:
             return self._load(number)
+        except NotStoredError:
+            there = ", ".join(each.digest[:12] for each in self._served()) or "none"
+            raise ConflictError(
+                f"item {item} was decided by model {digest[:12]}, whose artifact is not in the database, nor "
+                f"served or given (these are: {there}). Store it with 'transcendent gate model add FILE', or "
+                f"name it: transcendent gate quarantine explain {item} --artifact FILE."
+            ) from None
         except TranscendentError as error:
             raise ConflictError(
                 f"item {item} was decided by model {digest[:12]}, which this gate does not serve and cannot "
@@ -168,12 +183,12 @@ def _explained(item: int, row: Any, model: Model, compared: ComparedObjects) -> 
         decisions = _stored_decisions(row, model, rows)
         rule = _rule(row, decisions)
         notes += [] if rule.note is None else [rule.note]
-        given: dict[str, Any] = {"names": model.layout.names, "decisions": decisions}
+        given: dict[str, Any] = {"names": model.layout.names_to_show, "decisions": decisions}
         given["requirements"] = rule.requirements
         if compared.known is not None:
             try:
                 why = explain(model.rejector, rows, 0, compared.known, itself=itself, **given)
-                return why, notes
+                return why, notes if compared.known.tells_usual else [*notes, _FEW_KNOWN]
             except ValueError as error:
                 notes.append(f"It is not compared with labelled objects: {first_line(error)}")
         return explain(model.rejector, rows, 0, **given), notes

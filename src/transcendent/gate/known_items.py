@@ -17,6 +17,7 @@ from transcendent.gate.features import Group
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.reference import LabelledObject, Reference, rows_from
+from transcendent.tables.layout import DIFFERING
 
 MAX_KNOWN = 20_000
 """Limit on the labelled items that are compared with: the newest labels."""
@@ -38,8 +39,8 @@ _BY_INDEX = """
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
     set_config('max_parallel_workers_per_gather', '0', true)"""
-# What is compared must have the columns; the types in the fit may differ.
-_MODELS = "SELECT id FROM model WHERE features - 'dtypes' = CAST(:columns AS jsonb) - 'dtypes'"
+# What is compared must have the columns; the types in the fit, and names that are only shown, may differ.
+_MODELS = "SELECT id FROM model WHERE features - '{dtypes,shown_names}'::text[] = CAST(:columns AS jsonb)"
 # Labels that people gave to the object itself, and that are its item's last action; not those of other
 # systems.
 _BY_PEOPLE = """
@@ -117,7 +118,8 @@ class KnownItems:
         if model.scores is not None:
             return ComparedObjects(None, [])
         self._used_at = self._clock()
-        columns = json.dumps({**model.layout.description(), "dtypes": None}, sort_keys=True)
+        described = model.layout.description()
+        columns = json.dumps({key: described[key] for key in described.keys() - DIFFERING}, sort_keys=True)
         found = self._remembered
         if found is None or found.columns != columns or again or self._used_at >= found.read_at + REFRESHED:
             found = self._read(model, columns, found if found and found.columns == columns else None)

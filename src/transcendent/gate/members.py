@@ -12,11 +12,14 @@ from transcendent.gate.label_work import STANDS
 LOOKS_NEEDED = 3
 """Number of members that people label, drawn at random, before the others get their label."""
 
+# An object that is looked at although it could be settled is judged without its campaign: it is drawn for
+# nobody, and its label counts once it has one.
+_NO_LOOK = "NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = {}.id)"
 # The order is that of a keyed hash of the content, which no sender can foresee.
 _CLAIM = f"""
 SELECT item.id FROM content JOIN item ON item.id = content.leader
 WHERE content.campaign = :campaign AND content.label IS NULL AND {WAITS} AND {FREE}
-    AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
+    AND {_NO_LOOK.format("item")} AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
 ORDER BY content.place LIMIT :count FOR UPDATE OF item SKIP LOCKED
 """
 _OF_ITEMS = """
@@ -29,7 +32,8 @@ WHERE known.item = ANY(:items) AND content.campaign IS NOT NULL
 _MEMBERS = f"""
 SELECT content.campaign, content.label, content.labelled, content.contested, last.id AS action,
     campaign.looks_after,
-    coalesce(leader.state = 0 AND leader.tier < 3, false) AS waits, aside.id AS aside,
+    coalesce(leader.state = 0 AND leader.tier < 3, false) AND {_NO_LOOK.format("leader")} AS waits,
+    aside.id AS aside,
     (SELECT inferred.label FROM inferred JOIN item ON item.id = inferred.item
     WHERE inferred.sources @> ARRAY[last.id] AND inferred.how = 'campaign' AND {STANDS} LIMIT 1) AS resolved
 FROM content JOIN campaign ON campaign.id = content.campaign

@@ -144,7 +144,7 @@ def load_model(
     scores = artifact.score_columns()
     _check_servable(path, rejector, scores)
     rule = None if budget is None else _rule(path, budget)
-    layout = Layout.described(artifact.manifest["features"]) if scores is None else layout_of(scores)
+    layout = artifact.layout() if scores is None else layout_of(scores)
     _check_columns(path, layout)
     fitted = declared(rejector).fitted
     classes = np.asarray(fitted.classes).tolist()

@@ -10,19 +10,16 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-import orjson
 from sqlalchemy import Connection, Engine, text
 
-from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
+from transcendent.gate.blinding import blind_items, blinded
 from transcendent.gate.inferring import disprove, label_copies, note_opened, remember, take_back
 from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, WAITS
-from transcendent.gate.item_features import features_of
-from transcendent.gate.label_work import count_pending, pending
-from transcendent.gate.members import campaigns_of, claim_members, count_members, exists
+from transcendent.gate.label_work import count_pending
+from transcendent.gate.members import claim_members, count_members, exists
+from transcendent.gate.shown_items import shown_items
 from transcendent.gate.suggesting import with_suggestions
-from transcendent.tables.layout import Layout
 
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
@@ -37,26 +34,6 @@ ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 """
 _HOLD = """
 UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
-"""
-# The second condition on ids lets the planner skip the other months' partitions of `payload`, too. LATERAL
-# with LIMIT finds each copy by its id, since no index has these sums: the planner might otherwise read all
-# copies for every item.
-_SHOWN = f"""
-SELECT item.id, payload.object_id, payload.sender, item.received_at, item.state, item.holder, item.held_until,
-    payload.label AS predicted, payload.accepted, payload.credibility, payload.confidence, payload.votes,
-    payload.doubt, payload.p_values, payload.probability, payload.cutoff, payload.features, item.rank,
-    model.digest AS model, model.classes, payload.context, payload.seen_at, payload.shown,
-    (SELECT count(*) FROM (
-        SELECT FROM item_content AS known, LATERAL (
-            SELECT FROM item AS copy
-            WHERE copy.id = known.item AND state + 0 = 0 AND tier + 0 = {COPY} LIMIT 1
-        ) AS copy
-        WHERE known.key = (SELECT key FROM item_content WHERE item_content.item = item.id)
-            AND item.tier < {COPY} AND NOT {pending("known")}
-        LIMIT 10000
-    ) AS found) AS copies
-FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
-WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.rank, item.id
 """
 # Few items have a holder, and an index lists them. With outdated statistics the planner would not know that,
 # and would read the whole table.
@@ -80,9 +57,11 @@ FROM unnest(ARRAY[0, 1, 2, 3]::int2[]) AS tier, LATERAL (
 """
 _OVER = "SELECT coalesce(sum(over), 0)::bigint FROM sender_day"
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
+_FROM = """
+(SELECT array_agg(DISTINCT source.item) FROM label AS source WHERE source.id = ANY(inferred.sources))"""
 # MATERIALIZED: for ORDER BY with LIMIT the planner might read the latest items until enough of them match. A
 # sender must not learn which accepted objects were drawn for the audit, so it sees only those with a label.
-_FOUND = """
+_FOUND = f"""
 WITH found AS MATERIALIZED (
     SELECT payload.*, item.model, item.received_at, item.state, item.held_until > now() AS is_held
     FROM payload JOIN item ON item.id = payload.id
@@ -90,10 +69,12 @@ WITH found AS MATERIALIZED (
         AND (CAST(:sender AS text) IS NULL OR (sender = :sender AND (state = 1 OR NOT accepted)))
 )
 SELECT found.id AS item, found.object_id, found.sender, found.received_at, found.state, found.is_held,
-    found.label AS predicted, model.digest AS model, last.label, last.written_at AS labelled_at
+    found.label AS predicted, model.digest AS model, last.label, last.written_at AS labelled_at,
+    inferred.how AS inferred, {_FROM} AS inferred_from
 FROM found JOIN model ON model.id = found.model
-LEFT JOIN LATERAL (SELECT label, written_at FROM label WHERE item = found.id ORDER BY id DESC LIMIT 1) AS last
+LEFT JOIN LATERAL (SELECT * FROM label WHERE item = found.id ORDER BY id DESC LIMIT 1) AS last
     ON found.state = 1
+LEFT JOIN inferred ON inferred.label = last.id
 ORDER BY found.id DESC LIMIT :limit
 """
 _CLOSE = f"""
@@ -111,9 +92,9 @@ _TO_CLOSE = """
 SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model ON model.id = item.model
 WHERE digest = :model AND state = 0
 """
-_HISTORY = """
+_HISTORY = f"""
 SELECT label.id, action, label.label, coalesce(remark.reason, label.reason) AS reason, remark.note, author,
-    written_at, inferred.how AS inferred
+    written_at, inferred.how AS inferred, {_FROM} AS inferred_from
 FROM label LEFT JOIN remark ON remark.label = label.id LEFT JOIN inferred ON inferred.label = label.id
 WHERE label.item = :item ORDER BY label.id
 """
@@ -301,9 +282,29 @@ class Quarantine:
             history = connection.execute(text(_HISTORY), {"item": item}).mappings()
             outside = connection.execute(text(_OUTSIDE), {"item": item}).mappings()
             shown = {"history": list(map(dict, history)), "outside": list(map(dict, outside))}
-            if self._hidden_from(connection, who, [item]):
+            (seen,) = self._as_seen(connection, found, who)
+            if seen["blind"] or self._hidden_from(connection, who, [item]):
                 shown = {name: [row for row in rows if row["author"] == who] for name, rows in shown.items()}
-            return {**found[0], **shown}
+            return {**seen, **shown}
+
+    def as_seen(self, items: list[dict[str, Any]], who: str | None) -> list[dict[str, Any]]:
+        """Return claimed or held items as an analyst, or an operator (None), may see them."""
+        with self._engine.connect() as connection:
+            return self._as_seen(connection, items, who)
+
+    def _as_seen(
+        self, connection: Connection, items: list[dict[str, Any]], who: str | None
+    ) -> list[dict[str, Any]]:
+        blind = self._blind_items(connection, who, [item["id"] for item in items])
+        return [blinded(item) if item["id"] in blind else item for item in items]
+
+    def _blind_items(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:
+        return blind_items(connection, who, items, partial(self._hidden_from, connection, who))
+
+    def blind_items(self, items: list[int], who: str | None) -> set[int]:
+        """Return the items whose decision an analyst must not see before labelling them."""
+        with self._engine.connect() as connection:
+            return self._blind_items(connection, who, items)
 
     def hidden_from(self, who: str | None, items: list[int]) -> set[int]:
         """Return the items whose labels by others an analyst must not see; none from an operator, None."""
@@ -324,15 +325,22 @@ class Quarantine:
             connection.execute(text(_BY_INDEX))
             given = {"object": object_id, "sender": sender, "limit": MAX_CLAIMED}
             rows = connection.execute(text(_FOUND), given).mappings().all()
-            hidden = self._hidden_from(connection, who, [row["item"] for row in rows])
+            items = [row["item"] for row in rows]
+            hidden, blind = (
+                self._hidden_from(connection, who, items),
+                self._blind_items(connection, who, items),
+            )
         found = []
         for row in rows:
             each = {name: row[name] for name in row if name not in ("state", "is_held")}
-            if row["item"] in hidden:
-                each["label"] = None
+            # What was said about one object with this id is told about none while one of them is blind.
+            if blind:
+                each["predicted"] = None
+            if blind or row["item"] in hidden:
+                each |= dict.fromkeys(("label", "inferred", "inferred_from"))
             waits = "held" if row["is_held"] else "waiting"
             each["state"] = (waits, "labelled", "closed")[row["state"]]
-            found.append(each if sender is None else {**each, "item": None})
+            found.append(each if sender is None else {**each, "item": None, "inferred_from": None})
         return found
 
     def close(self, model: str, who: str, step: int = 10_000) -> int:
@@ -412,32 +420,6 @@ class Quarantine:
             among = "AND id = ANY(:items)"
         sql = f"SELECT id FROM item WHERE holder = :who {among} ORDER BY id FOR UPDATE"
         return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
-
-
-def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
-    """Return items as analysts see them."""
-    if not ids:
-        return []
-    shown, rows = [], connection.execute(text(_SHOWN), {"ids": ids}).mappings().all()
-    # Read once for each model rather than with each item: a model may have many feature names.
-    sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
-    models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
-    layouts = {digest: Layout.described(features) for digest, features in models}
-    campaigns = campaigns_of(connection, ids)
-    for row in rows:
-        item = {name: row[name] for name in row if name not in ("features", "shown", "state", "rank")}
-        item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]
-        if row["p_values"] is not None:
-            p_values = np.frombuffer(row["p_values"], dtype="<f8").tolist()
-            item["p_values"] = dict(zip(map(str, row["classes"]), p_values, strict=True))
-        item["context"] = None if row["context"] is None else orjson.loads(row["context"])
-        item["audit"] = row["accepted"] and row["rank"] < 1  # others were kept because a shadow disagreed
-        item["labelled"], item["closed"] = row["state"] == 1, row["state"] == 2
-        item["campaign"] = campaigns.get(row["id"])
-        layout, encoded = layouts[row["model"]], bytes(row["features"])
-        of_item = features_of(layout, encoded, row["shown"])
-        shown.append(item | of_item)
-    return shown
 
 
 def locked_item(connection: Connection, item: int) -> dict[str, Any]:

@@ -95,6 +95,12 @@ def _quarantine(request: Request) -> Quarantine:
 
 Items = Annotated[Quarantine, Depends(_quarantine)]
 
+
+def _analyst(caller: Caller) -> str | None:
+    """Return the name of a caller who may not see everything; None for operators."""
+    return None if caller.role == "operator" else caller.name
+
+
 _PROBLEM: dict[str, Any] = {
     "model": wire.ProblemDetails,
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
@@ -195,13 +201,14 @@ def count(quarantine: Items, _: Who) -> Any:
 def claim(quarantine: Items, caller: Who, asked: wire.Claim) -> Any:
     """Hold free items for the time of a lease."""
     given = asked.model_dump(include={"skipped", "opinions", "campaign"})
-    return quarantine.claim(caller.name, asked.count, **given)._asdict()
+    claimed = quarantine.claim(caller.name, asked.count, **given)
+    return claimed._replace(items=quarantine.as_seen(claimed.items, _analyst(caller)))._asdict()
 
 
 @router.get("/v1/quarantine/held", response_model=list[wire.Item])
 def held(quarantine: Items, caller: Who) -> Any:
     """Show the items that the caller holds."""
-    return quarantine.held(caller.name)
+    return quarantine.as_seen(quarantine.held(caller.name), _analyst(caller))
 
 
 @router.post("/v1/quarantine/renew", response_model=wire.ItemIds)
@@ -219,14 +226,14 @@ def release(quarantine: Items, caller: Who, asked: wire.Items) -> Any:
 @router.get("/v1/quarantine/{item}", response_model=wire.ShownItem)
 def show(quarantine: Items, caller: Who, item: wire.ItemId) -> Any:
     """Show an item, its features and its history."""
-    return quarantine.show(item, None if caller.role == "operator" else caller.name)
+    return quarantine.show(item, _analyst(caller))
 
 
 @router.get("/v1/quarantine/{item}/explanation", response_model=wire.ExplainedItem)
 async def explain(request: Request, caller: Who, item: wire.ItemId) -> Any:
     """Explain why an item was rejected or accepted, and what it is like."""
     explanations: Explanations = request.app.state.explanations
-    return await explanations.of(item, None if caller.role == "operator" else caller.name)
+    return await explanations.of(item, _analyst(caller))
 
 
 @router.post("/v1/quarantine/{item}/resolve", response_model=wire.Action)
@@ -256,9 +263,15 @@ Campaigns = Annotated[CampaignLabels, Depends(_campaigns)]
 
 
 @router.get("/v1/campaigns", response_model=list[wire.ListedCampaign])
-def list_campaigns(campaigns: Campaigns, _: Who) -> Any:
+def list_campaigns(campaigns: Campaigns, quarantine: Items, caller: Who) -> Any:
     """List the campaigns that wait, those with the most items for each look first."""
-    return campaigns.list()
+    found = campaigns.list()
+    middles = [each["described"]["medoid"] for each in found]
+    blind = quarantine.blind_items(middles, _analyst(caller))
+    return [
+        each | {"described": each["described"] | {"medoid": None}} if middle in blind else each
+        for each, middle in zip(found, middles, strict=True)
+    ]
 
 
 @router.post("/v1/campaigns/{campaign}/resolve", response_model=wire.CampaignLabelled)

@@ -21,6 +21,7 @@ from transcendent.gate import logs
 from transcendent.gate.app import RequestMiddleware, create_app
 from transcendent.gate.database import check_role, opened
 from transcendent.gate.model import load_model
+from transcendent.gate.negatives import check_negative
 from transcendent.gate.reference import reference_of
 from transcendent.gate.settings import GateSettings
 
@@ -32,12 +33,13 @@ def serve(settings: GateSettings) -> None:
 
     Without an artifact, the gate follows the deployments.
     """
-    with opened(settings.database.get_secret_value()) as engine:
-        check_role(engine)
     if "OMP_NUM_THREADS" not in os.environ:
         threadpoolctl.threadpool_limits(int(cpu_count()))  # a container may have fewer cores than its machine
     given = settings.artifact
-    model = None if given is None else load_model(given, settings.trusted, settings.public_key)
+    with opened(settings.database.get_secret_value()) as engine:
+        check_role(engine)
+        model = None if given is None else load_model(given, settings.trusted, settings.public_key)
+        check_negative(engine, settings.negative, model)
     if (reference := reference_of(settings)) is not None and model is not None:
         reference.objects(model)
     bound = bind(settings.host, settings.port, share=settings.share_port)

@@ -8,10 +8,10 @@ from typing import NamedTuple, Protocol, TypeVar
 import orjson
 from sqlalchemy import Connection, text
 
-from transcendent.tables.layout import Layout
+from transcendent.tables.layout import DIFFERING, Layout
 
 # Read once: a model may have many feature names.
-_MODELS = "SELECT id, features - 'dtypes' AS features, classes FROM model WHERE id <> ALL(:known)"
+_MODELS = "SELECT id, features, classes FROM model WHERE id <> ALL(:known)"
 
 
 class ContentColumns(NamedTuple):
@@ -44,10 +44,11 @@ class SharedColumns:
     def read(self, connection: Connection) -> list[int]:
         """Read what is new, and return the models, except those of scores."""
         for row in connection.execute(text(_MODELS), {"known": list(self._known)}):
-            digest = sha256(orjson.dumps([row.features, row.classes], option=orjson.OPT_SORT_KEYS)).digest()
+            columns = {name: value for name, value in row.features.items() if name not in DIFFERING}
+            digest = sha256(orjson.dumps([columns, row.classes], option=orjson.OPT_SORT_KEYS)).digest()
             width, classes = row.features["count"] or 0, tuple(map(str, row.classes))
             self._known[row.id] = ContentColumns(digest, width, classes, "scores" in row.features)
-            self._names[digest] = Layout.described(row.features).names
+            self._names[digest] = Layout.described(row.features).names_to_show
         return [model for model, columns in self._known.items() if not columns.of_scores]
 
     def of(self, model: int) -> ContentColumns:

@@ -41,6 +41,10 @@ FROM artifact JOIN model ON model.id = artifact.model ORDER BY added_at, id
 """
 
 
+class NotStoredError(ArtifactError):
+    """A model that was served from a file has no artifact in the database."""
+
+
 class Known(NamedTuple):
     """A model that has an artifact in the database; ``budget`` is the artifact's own."""
 
@@ -110,7 +114,9 @@ def stored_file(engine: Engine, number: int) -> Iterator[StoredFile]:
     with TemporaryDirectory() as folder:  # which only this user may enter
         stored = StoredFile(Path(folder, "artifact"), found.digest)
         if found.size is None:
-            raise ArtifactError(f"{stored.short} has no artifact: add it with 'transcendent gate model add'.")
+            raise NotStoredError(
+                f"{stored.short} has no artifact: add it with 'transcendent gate model add'."
+            )
         if found.size > MAX_BYTES:
             raise ArtifactError(f"{stored.short} has {found.size >> 20:,} MB, more than {MAX_BYTES >> 20}.")
         with stored.path.open("wb") as file:

@@ -20,7 +20,9 @@ SAMPLE = 5000
 _AT_ONCE = 500
 
 _WAITING = """
-SELECT payload.features, model.features - 'dtypes' = CAST(:columns AS jsonb) - 'dtypes' AS same FROM (
+SELECT payload.features,
+    model.features - '{dtypes,shown_names}'::text[]
+    = CAST(:columns AS jsonb) - '{dtypes,shown_names}'::text[] AS same FROM (
     SELECT id, model FROM item WHERE state = 0 ORDER BY id DESC LIMIT :limit
 ) AS newest JOIN payload ON payload.id = newest.id JOIN model ON model.id = newest.model ORDER BY newest.id
 """

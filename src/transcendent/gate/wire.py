@@ -190,7 +190,11 @@ class Undo(Message):
 
 
 class Action(BaseModel):
-    """An entry in an item's history."""
+    """An entry in an item's history.
+
+    If nobody gave the label, ``inferred`` is how it follows, and ``inferred_from`` has the items from whose
+    labels.
+    """
 
     id: int
     action: str
@@ -200,6 +204,7 @@ class Action(BaseModel):
     author: str
     written_at: datetime
     inferred: str | None = None
+    inferred_from: list[int] | None = None
 
 
 class CampaignOfItem(BaseModel):
@@ -233,6 +238,8 @@ class Item(BaseModel):
     the number of those left out. If the model has no names, they are given by position. If the model judges
     scores, ``scores`` has them, and features are those that were sent to be shown. ``copies`` is the number
     of other waiting items with the same features, up to 10,000, which get the label of this one.
+
+    While ``blind``, the item checks answers, and an analyst sees neither the decision nor what belongs to it.
     """
 
     id: int
@@ -241,17 +248,18 @@ class Item(BaseModel):
     received_at: datetime
     holder: str | None
     held_until: datetime | None
-    predicted: str
-    accepted: bool
+    predicted: str | None
+    accepted: bool | None
     audit: bool
+    blind: bool = False
     labelled: bool
     closed: bool
-    credibility: float
-    confidence: float
+    credibility: float | None
+    confidence: float | None
     votes: int | None
     doubt: str | None
     p_values: dict[str, float] | None
-    probability: float
+    probability: float | None
     model: str
     cutoff: int | None
     classes: list[str | int | float | bool]
@@ -262,7 +270,7 @@ class Item(BaseModel):
     more_features: int
     context: dict[str, Any] | None
     seen_at: datetime | None
-    copies: int = 0
+    copies: int | None = 0
     campaign: CampaignOfItem | None = None
     suggestion: SuggestedLabel | None = None
 
@@ -351,28 +359,29 @@ class DetectorScore(BaseModel):
 class ExplainedItem(BaseModel):
     """Why an item was rejected or accepted: the attributes of an `Explanation`, and the same as ``text``.
 
-    ``notes`` say what is missing, and why.
+    ``notes`` say what is missing, and why. While the item is ``blind``, there is nothing else.
     """
 
     item: int
     object_id: str
     model: str
-    sentence: str
-    label: Answer
-    accepted: bool
-    credibility: float
-    confidence: float
+    blind: bool = False
+    sentence: str | None
+    label: Answer | None
+    accepted: bool | None
+    credibility: float | None
+    confidence: float | None
     doubt: str | None
     p_values: dict[str, float | None]
     members: dict[str, dict[str, float | None]]
-    pooled: bool
+    pooled: bool | None
     votes: tuple[int, int] | None
     requirements: list[RequiredValue]
     metric: str | None
     nearest: list[NearObject]
     only_here: list[str]
     only_there: list[str]
-    n_compared: int
+    n_compared: int | None
     strange: list[UnusualValue]
     score: DetectorScore | None
     notes: list[str]
@@ -392,17 +401,24 @@ class ClaimedItems(BaseModel):
 
 
 class KeptObject(BaseModel):
-    """What became of an object. ``item`` is null for clients."""
+    """What became of an object. ``item`` and ``inferred_from`` are null for clients.
+
+    If nobody gave the label, ``inferred`` is how it follows: ``copy``, ``campaign`` or ``settled``.
+    ``predicted`` and ``label`` are null for analysts who are to label an object with this id that checks
+    answers.
+    """
 
     item: int | None
     object_id: str
     sender: str
     received_at: datetime
-    predicted: str
+    predicted: str | None
     model: str
     state: Literal["waiting", "held", "labelled", "closed"]
     label: str | None
     labelled_at: datetime | None
+    inferred: str | None = None
+    inferred_from: list[int] | None = None
 
 
 class ItemIds(BaseModel):
@@ -417,7 +433,7 @@ class QueueCounts(BaseModel):
     Copies wait with another item, which has the same features, and get its label.
     Items that are held for a second opinion have a label, and count as held, too.
     ``over`` is the number of rejected objects that were not kept, because of `max_kept`. ``in_campaigns`` is
-    the number of items that wait in ``campaigns``, without copies.
+    the number of contents that wait in ``campaigns``: items with the same features are one.
     """
 
     waiting: int

@@ -16,7 +16,16 @@ from transcendent._utils.arrays import (
     mean_of_defined,
 )
 from transcendent.decisions import Decisions
-from transcendent.metrics.ratios import F1, ErrorRate, Precision, Recall, Sums, Tally, position_of
+from transcendent.metrics.ratios import (
+    F1,
+    ErrorRate,
+    Precision,
+    Recall,
+    Sums,
+    Tally,
+    position_of,
+    second_of_two,
+)
 
 Subset = Literal["baseline", "kept", "rejected"]
 SUBSETS: tuple[Subset, ...] = get_args(Subset)
@@ -69,7 +78,7 @@ def rejection_metrics(y: Any, decisions: Decisions, *, pos_label: Any = None) ->
         len(classes),
     )
     if pos_label is None and len(decisions.classes) == 2:
-        pos_label = decisions.classes[1]
+        pos_label = decisions.classes[second_of_two(decisions.classes)]
     return by_subset(subset_metrics(counts, position_of(pos_label, classes)))
 
 

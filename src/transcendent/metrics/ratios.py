@@ -339,10 +339,21 @@ def resolve_metric(metric: str | Metric) -> Metric:
 
 
 def position_of(pos_label: Any, classes: AnyArray) -> int | None:
-    """Return the position of ``pos_label``; without one, that of the second of two classes, or None."""
+    """Return the position of ``pos_label``; without one, that of the second of two classes, or None.
+
+    The second is that of the alphabet: capital letters do not matter.
+    """
     if pos_label is None:
-        return 1 if len(classes) == 2 else None
+        return second_of_two(classes) if len(classes) == 2 else None
     return _position(pos_label, classes, "pos_label")
+
+
+def second_of_two(classes: AnyArray) -> int:
+    """Return the position of the second of two classes, of texts whatever their capital letters."""
+    first, second = classes.tolist()
+    if not isinstance(first, str) or not isinstance(second, str):
+        return 1
+    return int(first.casefold() <= second.casefold())
 
 
 def _position(label: Any, classes: AnyArray, name: str) -> int:

@@ -14,6 +14,8 @@ Kind = Literal["number", "boolean", "text"]
 DOCUMENT = "text"
 """The name of the only column if rows are texts."""
 
+DIFFERING = frozenset({"dtypes", "shown_names"})
+"""What may differ in descriptions of the same columns."""
 _TYPES = ("kinds", "dtypes")
 
 
@@ -35,6 +37,8 @@ class Layout:
         Whether rows are texts, in one column that a frame would have.
     scores : sequence of str
         The columns with a detector's scores, if rows are its answers instead of features.
+    shown_names : sequence of str or None
+        Names by which columns are only shown: rows are arrays or matrices without names.
     """
 
     width: int
@@ -43,6 +47,7 @@ class Layout:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     documents: bool = False
     scores: Sequence[str] = ()
+    shown_names: Sequence[str] | None = None
 
     @classmethod
     def of(cls, X: Any) -> "Layout":
@@ -61,7 +66,8 @@ class Layout:
             return cls(1, [DOCUMENT], {DOCUMENT: "text"}, documents=True)
         names = features["names"]
         kinds, dtypes = (dict(zip(names or (), features.get(key) or (), strict=False)) for key in _TYPES)
-        return cls(features["count"], names, kinds, dtypes, scores=features.get("scores", ()))
+        rest = {"scores": features.get("scores", ()), "shown_names": features.get("shown_names")}
+        return cls(features["count"], names, kinds, dtypes, **rest)
 
     def description(self) -> dict[str, Any]:
         """Return the number, names and types of columns as JSON values."""
@@ -70,7 +76,13 @@ class Layout:
         names = None if self.names is None else list(self.names)
         types = {"kinds": list(self.kinds.values()), "dtypes": list(self.dtypes.values())}
         scores = {"scores": list(self.scores)} if self.scores else {}
-        return {"count": self.width, "names": names, **(types if self.kinds else {}), **scores}
+        shown = {"shown_names": list(self.shown_names)} if self.shown_names else {}
+        return {"count": self.width, "names": names, **(types if self.kinds else {}), **scores, **shown}
+
+    @property
+    def names_to_show(self) -> Sequence[str] | None:
+        """The names of the columns, of a frame or only shown."""
+        return self.shown_names if self.names is None else self.names
 
     @cached_property
     def known(self) -> frozenset[str]:

@@ -28,6 +28,8 @@ class Objects:
         Labels, times when objects were seen, and ids; missing values are None.
     lines : array of shape (n,) or None
         The lines of a CSV file where rows begin, counted from 1; None for other files.
+    feature_names : array or None
+        The names of columns of a data set whose rows have none.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Objects:
     times: AnyArray | None = None
     ids: AnyArray | None = None
     lines: IntArray | None = None
+    feature_names: AnyArray | None = None
 
     def __post_init__(self) -> None:
         for what, values in (
@@ -53,8 +56,8 @@ class Objects:
     def take(self, rows: Any) -> "Objects":
         """Return the objects at some rows."""
         each = (self.y, self.times, self.ids, self.lines)
-        values = (None if values is None else values[rows] for values in each)
-        return Objects(self.name, take_rows(self.X, rows), *values)
+        y, times, ids, lines = (None if values is None else values[rows] for values in each)
+        return Objects(self.name, take_rows(self.X, rows), y, times, ids, lines, self.feature_names)
 
     def place(self, row: int) -> str:
         """Return where a row is in its file: the line of a CSV file, otherwise the row, counted from 0."""

@@ -14,6 +14,7 @@ from transcendent._utils.digests import row_digests
 from transcendent._utils.text import some
 from transcendent.decisions import Answers
 from transcendent.errors import TemporalBiasError, TemporalBiasWarning
+from transcendent.metrics.ratios import second_of_two
 from transcendent.temporal.periods import Periods, TimeSplit
 
 BiasName = Literal["training_after_test", "class_windows", "class_ratio", "duplicates", "few_positives"]
@@ -174,7 +175,7 @@ def positive_label(trained: AnyArray, pos_label: Any) -> Any:
     """Return the positive class: the given one, else the second of two in training, else None."""
     classes = np.unique(trained)
     if pos_label is None:
-        return classes[1].item() if len(classes) == 2 else None
+        return classes[second_of_two(classes)].item() if len(classes) == 2 else None
     if pos_label not in classes:
         raise ValueError(
             f"pos_label {pos_label!r} is not one of {abbreviate(classes)}, the classes in training."
