@@ -29,8 +29,8 @@ _SOURCES = (
 )
 # The types in the fit may differ: numbers are numbers. So may names that are only shown.
 _SAME_COLUMNS = """(CAST(:columns AS jsonb) IS NULL
-    OR model.features - '{dtypes,shown_names}'::text[]
-    = CAST(:columns AS jsonb) - '{dtypes,shown_names}'::text[])"""
+    OR model.features - 'dtypes' - 'shown_names'
+    = CAST(:columns AS jsonb) - 'dtypes' - 'shown_names')"""
 # The label of an item is its last action; `state` is 1 only if that is a label. LATERAL finds each with one
 # step in the index `label_item`; a window over all labels would sort them.
 _LABELLED = f"""
