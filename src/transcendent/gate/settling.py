@@ -56,16 +56,20 @@ SELECT DISTINCT key FROM (
 WHERE NOT content.contested AND (content.label IS NOT NULL OR content.distance <= :within)
 """
 # What has changed since the time before: contents of new items or with another case, and what was left then.
+# LATERAL with LIMIT finds each by its key: the planner might otherwise join whole tables.
 _CHANGED_KEYS = f"""
 SELECT content.key FROM (
     SELECT key FROM item_content WHERE item >= :before
     UNION SELECT key FROM content WHERE compared_at >= :since AND distance IS NOT NULL
-) AS changed JOIN content USING (key) JOIN item ON item.id = content.leader AND {WAITS}
+) AS changed, LATERAL (SELECT * FROM content WHERE content.key = changed.key LIMIT 1) AS content,
+    LATERAL (SELECT FROM item WHERE item.id = content.leader AND {WAITS} LIMIT 1) AS leader
 WHERE NOT content.contested AND (content.label IS NOT NULL OR content.distance <= :within)
 UNION SELECT unnest(CAST(:left AS bytea[]))
 """
 # A label may be committed a minute after others that were written later, and so may what was compared.
-_NOW = "SELECT before, now() - interval '1 minute' AS since FROM contents_known"
+_NOW = """
+SELECT before, now() - interval '1 minute' AS since, set_config('jit', 'off', true) FROM contents_known
+"""
 # An object with the content of a case takes its label alone. A case whose item is gone is forgotten.
 _CANDIDATES = f"""
 SELECT item.id AS item, item.model, own.key, source.labelled AS case, last.id AS action, source.label,
