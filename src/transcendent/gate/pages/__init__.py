@@ -1,0 +1,3 @@
+"""Pages of the gate, for people: sign in, desk, wall."""
+
+__all__: list[str] = []
