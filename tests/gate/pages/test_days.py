@@ -125,8 +125,8 @@ def test_labels_from_before_the_upgrade_are_neither_counted_nor_subtracted(own_e
     engine = own_engine
     fill(engine, random.Random(0))
     quarantine = Quarantine(engine)
-    migrate(engine, "0003")
-    (item,) = [each["id"] for each in quarantine_at_0003(engine, quarantine)]
+    migrate(engine, "0004")
+    (item,) = [each["id"] for each in quarantine_at_0004(engine, quarantine)]
     migrate(engine)
     quarantine.undo("ann", item)
     assert counted(engine) == {}
@@ -135,7 +135,7 @@ def test_labels_from_before_the_upgrade_are_neither_counted_nor_subtracted(own_e
     assert counted(engine) == naive(engine) != {}
 
 
-def quarantine_at_0003(engine, quarantine):
+def quarantine_at_0004(engine, quarantine):
     """Label an item as the version before does."""
     with engine.begin() as connection:
         sql = "SELECT id FROM item ORDER BY id LIMIT 1"

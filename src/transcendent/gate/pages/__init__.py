@@ -1,3 +1,1 @@
-"""Pages of the gate, for people: sign in, desk, wall."""
-
-__all__: list[str] = []
+"""Pages of the gate for people: the desk of analysts and the wall."""

@@ -7,7 +7,7 @@ counted from now on.
 from alembic import op
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 works_from = "0001"
 
 # A row belongs to one process, day and deployment, and is replaced as a whole by a larger one.
