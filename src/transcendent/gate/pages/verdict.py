@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from transcendent._utils.text import as_percent, counted
 from transcendent.gate.folding import THRESHOLD
-from transcendent.gate.pages.sparklines import Chart, sparkline
+from transcendent.gate.pages.sparklines import Chart, day, sparkline
 from transcendent.gate.pages.state import DAYS, FEW, Moving, Right, Wall
 from transcendent.gate.processes import LIVE
 
@@ -29,6 +29,7 @@ class Tile(NamedTuple):
     detail: str
     tone: str
     chart: Markup
+    legend: str
 
 
 def verdict(wall: Wall) -> str:
@@ -97,13 +98,19 @@ def tiles(wall: Wall) -> list[Tile]:
     return [_moving(wall), _right(wall), _rejecting(wall), _keeping(wall)]
 
 
+def _tile(question: str, answer: str, detail: str, look: str, chart: Chart) -> Tile:
+    name = f"{chart.limit_name[:1].lower()}{chart.limit_name[1:]}"
+    legend = "" if chart.limit is None else f"{name} {chart.written(chart.limit)}"
+    return Tile(question, answer, detail, look, sparkline(chart), legend)
+
+
 def _moving(wall: Wall) -> Tile:
     moving, end = wall.moving, wall.now.date()
     chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), "Alarm at")
     limit = f"alarm at {THRESHOLD:g}: a false alarm is at most {1 / THRESHOLD:.0%} likely, ever"
     known = "" if moving.evidence is None else f"evidence {evidence(moving.evidence)}; "
     answer, look = {
-        "moving": (f"Since {'' if moving.since is None else long_day(moving.since)}", "bad"),
+        "moving": (f"Since {'' if moving.since is None else day(moving.since)}", "bad"),
         "calm": ("Not that we can see", "good"),
         "unknown": ("Not known yet", "plain"),
     }[moving.standing]
@@ -111,7 +118,7 @@ def _moving(wall: Wall) -> Tile:
     if moving.standing == "unknown":
         why = f"{moving.objects:,} of {FEW} objects that are needed" if moving.problem is None else ""
         detail = moving.problem or f"{why}; {limit}"
-    return Tile("Is the world moving?", answer, detail, look, sparkline(chart))
+    return _tile("Is the world moving?", answer, detail, look, chart)
 
 
 def _right(wall: Wall) -> Tile:
@@ -123,14 +130,16 @@ def _right(wall: Wall) -> Tile:
         look = {"harm": "bad", "right": "good"}.get(right.standing, "plain")
     elif right.standing == "harm":
         answer, look = "No: see the alarm", "bad"
-    return Tile("Are accepted answers still right?", answer, band_in_words(right), look, sparkline(chart))
+    return _tile("Are accepted answers still right?", answer, band_in_words(right), look, chart)
 
 
 def band_in_words(right: Right) -> str:
     """Return the interval of the error, what it is from, and the limit."""
     if right.promised is None and not right.labels:
         return "no limit is promised: set promised_error, such as promised_error = 0.02, and audit"
-    limit = "no limit is promised" if right.promised is None else f"promised at most {share(right.promised)}"
+    limit = (
+        "no limit is promised" if right.promised is None else f"promised at most {as_percent(right.promised)}"
+    )
     if not right.labels:
         return f"no audited answer of a day that is over has a label yet; {limit}"
     unclear = f", {right.unclear:,} of them unclear" if right.unclear else ""
@@ -151,7 +160,7 @@ def _rejecting(wall: Wall) -> Tile:
         answer = share(found.rejected / found.objects)
         detail = f"{said}; {found.rejected:,} of {found.objects:,} in 7 days"
     look = "plain" if found.alarm is None else "bad"
-    return Tile("How much is rejected?", answer, detail, look, sparkline(chart))
+    return _tile("How much is rejected?", answer, detail, look, chart)
 
 
 def _keeping(wall: Wall) -> Tile:
@@ -166,7 +175,7 @@ def _keeping(wall: Wall) -> Tile:
     hours = f"{week.hours:.1f} analyst hours"
     detail = f"{oldest}{counted(week.labels, 'label')} in {since}, {hours}{pace}"
     look = {"up": "good", "behind": "warn", "idle": "warn"}[keeping.standing]
-    return Tile("Do analysts keep up?", answer, detail, look, sparkline(chart))
+    return _tile("Are analysts keeping up?", answer, detail, look, chart)
 
 
 def evidence(log_value: float) -> str:
