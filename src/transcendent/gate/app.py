@@ -151,7 +151,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.warning("months run out", detail=warning)
     resume_order(engine)
     declare_fields(engine, settings.deletable_context)
-    process = Process(engines.beating)
+    process = Process(engines.beating, metrics.slowest_percent)
     minutes, days = Minutes(engines.following, process.id), DecidedDays(engines.following, process.id)
     comparisons = Comparisons(engines.following, process.id)
     shadows = Shadows(shadow_secret(engine), comparisons, metrics)

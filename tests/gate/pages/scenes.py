@@ -2,13 +2,18 @@
 
 import math
 import random
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
+
+from transcendent.gate.pages.state import read_month, read_wall
 
 GATE = UUID(int=7)
+_GROW = "item|payload|identity|label|inferred|content|disagreement|event|minute_counts|shadow_counts"
 COMPARED = {
     "since": "2026-11-14T00:00:00+00:00",
     "objects": 12_000,
@@ -58,13 +63,22 @@ MOVED = [
 ]
 
 
-def paint(engine, deployment, *, drift=False, harm=False, shadow=None, active=None, days=45, seed=0):
+def paint(
+    engine: Engine,
+    deployment: int,
+    *,
+    drift: bool = False,
+    harm: bool = False,
+    shadow: int | None = None,
+    active: int | None = None,
+    days: int = 45,
+) -> dict[str, int]:
     """Fill the days up to today; return the numbers of the alarms by kind."""
-    chance, today = random.Random(seed), datetime.now(UTC).date()
+    chance, today = random.Random(0), datetime.now(UTC).date()
     alarms = {}
     with engine.begin() as connection:
 
-        def run(sql, **given):
+        def run(sql: str, **given: Any) -> Any:
             return connection.execute(text(sql), given)
 
         value = 0.0
@@ -106,3 +120,25 @@ def paint(engine, deployment, *, drift=False, harm=False, shadow=None, active=No
                 found=Jsonb(COMPARED),
             )
     return alarms
+
+
+def scans(engine: Engine, pinned: int | None = None) -> tuple[list[str], int]:
+    """Return the plans of statements of the wall and the month that read a table as a whole that grows.
+
+    Also return the number of statements.
+    """
+    read: list[tuple[str, Any]] = []
+    found = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        read.append((statement, parameters))
+
+    with engine.connect() as connection:
+        event.listen(connection, "before_cursor_execute", note)
+        wall = read_wall(connection, pinned, 0.02)
+        read_month(connection, wall.now.date().replace(day=1), 0.02)
+        event.remove(connection, "before_cursor_execute", note)
+        for statement, parameters in read:
+            plan = connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars()
+            found.append("\n".join(plan))
+    return [plan for plan in found if re.search(rf"Seq Scan on ({_GROW})", plan)], len(read)

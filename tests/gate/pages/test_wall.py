@@ -5,11 +5,11 @@ import time
 
 import pytest
 from sklearn.svm import LinearSVC
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from tests.gate.conftest import gate_of, tables_on
 from tests.gate.pages.conftest import sign_in
-from tests.gate.pages.scenes import paint
+from tests.gate.pages.scenes import paint, scans
 from tests.gate.pages.test_sign_in import Browser
 from transcendent import InductiveEvaluator, save
 from transcendent.gate import model as gate_model
@@ -142,7 +142,7 @@ class TestPages:
 
     def test_the_wall_brings_itself_up_to_date(self, scene, browser_page):
         gate, engine, _, _ = scene
-        page = browser_page(gate)
+        page = browser_page(gate, expected=["ERR_INTERNET_DISCONNECTED"])
         page.clock.install()
         sign_in(page, gate, "door", "viewer", "/wall")
         page.locator("#reload").focus()
@@ -151,6 +151,12 @@ class TestPages:
         page.clock.fast_forward(16_000)
         page.get_by_role("heading", name="more accepted answers are wrong").wait_for()
         assert page.evaluate("document.activeElement.id") == "reload"
+        page.context.set_offline(True)
+        page.clock.fast_forward(16_000)
+        page.get_by_text("what it shows is old").wait_for()
+        page.context.set_offline(False)
+        page.clock.fast_forward(16_000)
+        page.get_by_text("what it shows is old").wait_for(state="hidden")
         assert page.get_by_role("link", name="Promote").count() == 0
         assert page.get_by_role("link", name="Seen").count() == 0
 
@@ -168,12 +174,11 @@ class TestPages:
     def test_it_works_at_every_width_in_light_and_dark(self, scene, browser_page, axe, path):
         gate, *_ = scene
         page = sign_in(browser_page(gate), gate, f"eyes{path[-2:]}", "operator", path)
-        for width in (1280, 390):
-            for scheme in ("light", "dark"):
-                page.set_viewport_size({"width": width, "height": 900})
-                page.emulate_media(color_scheme=scheme)
-                assert axe(page) == []
-                assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for width, scheme in ((1280, "dark"), (390, "light")):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert axe(page) == []
 
 
 class TestRefusals:
@@ -322,28 +327,23 @@ class TestState:
             time.sleep(0.2)
         assert row(engine, sql) == (300, rejected)
 
+    def test_how_slow_a_gate_answers_is_known_after_some_requests(self, scene, problem, operator):
+        gate, engine, *_ = scene
+        client = gate.client("slow")
+        for i in range(100):
+            client.decide([f"s{i}"], problem[0][i : i + 1])
+        end = time.monotonic() + 60
+        while row(engine, "SELECT max(p99) FROM process")[0] is None:
+            assert time.monotonic() < end
+            time.sleep(0.2)
+        assert re.search(r"99% within</small> [\d,]+ ms", operator.http.get("/wall").text)
+
     @pytest.mark.parametrize("pinned", [None, 1])
     def test_it_reads_no_table_as_a_whole_that_grows(self, scene, pinned):
         """Whatever the statistics say, which know nothing of these items."""
-        _, engine, *_ = scene
-        read = []
-
-        def note(connection, cursor, statement, parameters, context, many):
-            read.append((statement, parameters))
-
-        with engine.connect() as connection:
-            event.listen(connection, "before_cursor_execute", note)
-            found = read_wall(connection, pinned, 0.02)
-            read_month(connection, found.now.date().replace(day=1), 0.02)
-            event.remove(connection, "before_cursor_execute", note)
-            plans = []
-            for statement, parameters in read:
-                rows = connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)
-                plans.append("\n".join(rows.scalars()))
-        assert len(plans) > 15
-        for plan in plans:
-            grown = "item|payload|identity|label|inferred|content|disagreement|event|minute_counts"
-            assert not re.search(rf"Seq Scan on ({grown})", plan), plan
+        found, n = scans(scene[1], pinned)
+        assert found == []
+        assert n > 15
 
     def test_a_change_of_one_model_for_another_is_the_reverse_of_its_return(self):
         found = {

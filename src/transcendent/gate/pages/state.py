@@ -69,7 +69,7 @@ LIMIT {_MOST_ALARMS}
 _ALARM = f"{_ALARM_ROWS} WHERE alarm.id = :number"
 _RAISED = f"{_ALARM_ROWS} WHERE raised_at >= :start AND raised_at < :end ORDER BY alarm.id"
 _GATES = """
-SELECT host, pid, version, process.deployment, digest AS model, action, problem, started_at, seen_at,
+SELECT host, pid, version, process.deployment, digest AS model, action, problem, p99, started_at, seen_at,
     seen_at > now() - make_interval(secs => :live) AS up
 FROM process LEFT JOIN deployment ON deployment.id = process.deployment
 LEFT JOIN model ON model.id = deployment.model

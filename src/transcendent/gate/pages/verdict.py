@@ -99,16 +99,16 @@ def tiles(wall: Wall) -> list[Tile]:
 
 
 def _tile(question: str, answer: str, detail: str, look: str, chart: Chart) -> Tile:
-    name = f"{chart.limit_name[:1].lower()}{chart.limit_name[1:]}"
-    legend = "" if chart.limit is None else f"{name} {chart.written(chart.limit)}"
-    return Tile(question, answer, detail, look, sparkline(chart), legend)
+    return Tile(question, answer, detail, look, sparkline(chart), chart.limit_in_words)
 
 
 def _moving(wall: Wall) -> Tile:
     moving, end = wall.moving, wall.now.date()
-    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), "Alarm at")
+    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), f"Alarm at {THRESHOLD:g}")
     limit = f"alarm at {THRESHOLD:g}: a false alarm is at most {1 / THRESHOLD:.0%} likely, ever"
-    known = "" if moving.evidence is None else f"evidence {evidence(moving.evidence)}; "
+    known = ""
+    if moving.evidence is not None:
+        known = f"evidence against “nothing has changed”: {evidence(moving.evidence)}; "
     answer, look = {
         "moving": (f"Since {'' if moving.since is None else day(moving.since)}", "bad"),
         "calm": ("Not that we can see", "good"),
@@ -123,7 +123,8 @@ def _moving(wall: Wall) -> Tile:
 
 def _right(wall: Wall) -> Tile:
     right = wall.right
-    chart = Chart(right.days, wall.now.date(), DAYS, share, right.promised, "Promised", 0.01)
+    limit = "" if right.promised is None else f"Promised: {as_percent(right.promised)}"
+    chart = Chart(right.days, wall.now.date(), DAYS, share, right.promised, limit, 0.01)
     answer, look = "Not known yet", "plain"
     if right.labels:
         answer = f"{share(right.wrong / right.labels)} wrong"
@@ -150,11 +151,13 @@ def band_in_words(right: Right) -> str:
 
 def _rejecting(wall: Wall) -> Tile:
     found = wall.rejecting
-    limit, name = (found.expected, "Calibration explains at most")
+    limit, legend, said = found.expected, "", "no budget is set"
     if found.budget is not None:
-        limit, name = found.budget, "Budget"
-    chart = Chart(found.days, wall.now.date(), DAYS, share, limit, name, 0.01)
-    said = "no budget is set" if limit is None else f"{name[:1].lower()}{name[1:]} {share(limit)}"
+        limit, legend = found.budget, f"Budget: {as_percent(found.budget)}"
+        said = f"the budget is {as_percent(found.budget)}"
+    elif limit is not None:
+        legend, said = f"Expected: {share(limit)}", f"calibration explains at most {share(limit)}"
+    chart = Chart(found.days, wall.now.date(), DAYS, share, limit, legend, 0.01)
     answer, detail = "Not known yet", f"nothing was decided in 7 days; {said}"
     if found.objects:
         answer = share(found.rejected / found.objects)

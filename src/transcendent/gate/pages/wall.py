@@ -15,6 +15,7 @@ from transcendent.gate.paging import AlarmError, acknowledge
 router = page_router()
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 LONGEST_REASON = 2000
+_LISTED = 6  # promotions and alarms of a month, so that it fits a page of paper
 _SAID = {
     "acknowledged": "The alarm is acknowledged.",
     "retired": "The shadow is retired: gates drop it within seconds.",
@@ -68,7 +69,12 @@ def month(request: Request, _: Visitor, month: str) -> Response:
     engine: Engine = request.app.state.engine
     with engine.connect() as connection:
         found = read_month(connection, first, request.app.state.settings.promised_error)
-    given: dict[str, Any] = {"month": found, "band": band_in_words(found.error), "share": share}
+    given: dict[str, Any] = {
+        "month": found,
+        "band": band_in_words(found.error),
+        "share": share,
+        "listed": _LISTED,
+    }
     return render(request, "month.html", **given, **_around(found))
 
 
