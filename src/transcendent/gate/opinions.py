@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
+from transcendent.gate.days import begin_work
 from transcendent.gate.inferring import take_back_all
 from transcendent.gate.quarantine import (
     MAX_CLAIMED,
@@ -214,6 +215,7 @@ class SecondOpinions(Quarantine):
             items = self._wanted(connection, who, min(count, room))
             given = {"who": who, "seconds": self._lease, "items": items}
             connection.execute(text(_HOLD), given)
+            begin_work(connection, who, items)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
             return Claimed(self._shown(connection, items, who), held, next_free, room - len(items))
 

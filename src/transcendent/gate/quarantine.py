@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.errors import TranscendentError
 from transcendent.gate.blinding import blind_items, blinded
+from transcendent.gate.days import begin_work
 from transcendent.gate.inferring import disprove, label_copies, note_opened, remember, take_back
 from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, WAITS
 from transcendent.gate.label_work import count_pending
@@ -172,6 +173,7 @@ class Quarantine:
             else:
                 raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
             self._hold(connection, who, ids)
+            begin_work(connection, who, ids)
             held, next_free = 0, None
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
@@ -396,10 +398,7 @@ class Quarantine:
     def queue(self) -> tuple[dict[int, int], dict[int, float]]:
         """Return the number of waiting items by tier, and the seconds for which the oldest has waited."""
         with self._engine.connect() as connection:
-            rows = connection.execute(text(_COUNTED)).all()
-            connection.execute(text(_BY_INDEX_IN_ORDER))
-            ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
-        return {tier: n for state, tier, n in rows if state == 0}, ages
+            return queue_in(connection)
 
     def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
         hidden_from = partial(self._hidden_from, connection, who)
@@ -420,6 +419,14 @@ class Quarantine:
             among = "AND id = ANY(:items)"
         sql = f"SELECT id FROM item WHERE holder = :who {among} ORDER BY id FOR UPDATE"
         return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
+
+
+def queue_in(connection: Connection) -> tuple[dict[int, int], dict[int, float]]:
+    """Return the number of waiting items by tier, and the seconds for which the oldest has waited."""
+    rows = connection.execute(text(_COUNTED)).all()
+    connection.execute(text(_BY_INDEX_IN_ORDER))
+    ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
+    return {tier: n for state, tier, n in rows if state == 0}, ages
 
 
 def locked_item(connection: Connection, item: int) -> dict[str, Any]:
