@@ -197,12 +197,23 @@ class SecondOpinions(Quarantine):
         if not opinions:
             return super().claim(who, count, skipped=skipped, campaign=campaign, among=among)
         with self._engine.begin() as connection:
-            room = self._room_for_opinions(connection, who, count)
-            items = self._wanted(connection, who, min(count, room))
-            given = {"who": who, "seconds": self._lease, "items": items}
-            connection.execute(text(_HOLD), given)
+            items, room = self._claim_for_opinions(connection, who, count)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
-            return Claimed(self._shown(connection, items, who), held, next_free, room - len(items))
+            return Claimed(self._shown(connection, items, who), held, next_free, room)
+
+    def claim_next(self, who: str, *, opinions: bool = False, **given: Any) -> int | None:
+        """Hold one free item, or with ``opinions`` one that wants another; return only its id."""
+        if not opinions:
+            return super().claim_next(who, **given)
+        with self._engine.begin() as connection:
+            items, _ = self._claim_for_opinions(connection, who, 1)
+            return items[0] if items else None
+
+    def _claim_for_opinions(self, connection: Connection, who: str, count: int) -> tuple[list[int], int]:
+        room = self._room_for_opinions(connection, who, count)
+        items = self._wanted(connection, who, min(count, room))
+        connection.execute(text(_HOLD), {"who": who, "seconds": self._lease, "items": items})
+        return items, room - len(items)
 
     def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold for an opinion."""

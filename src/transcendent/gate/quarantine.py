@@ -191,20 +191,40 @@ class Quarantine:
         if opinions:
             raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
-            room = self._room(connection, who, count)
-            given = {"who": who, "count": min(count, room), "skipped": skipped}
-            if campaign is None:
-                ids = list(connection.execute(text(_CLAIM.format(_AMONG[among])), given).scalars())
-            elif exists(connection, campaign):
-                ids = claim_members(connection, campaign, given)
-            else:
-                raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
-            self._hold(connection, who, ids)
+            ids, room = self._claim(connection, who, count, skipped=skipped, campaign=campaign, among=among)
             held, next_free = 0, None
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(self._shown(connection, ids, who), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids, who), held, next_free, room)
+
+    def claim_next(self, who: str, **given: Any) -> int | None:
+        """Hold one free item as `claim` does, and return only its id; None if there is none."""
+        with self._engine.begin() as connection:
+            ids, _ = self._claim(connection, who, 1, **given)
+            return ids[0] if ids else None
+
+    def _claim(
+        self,
+        connection: Connection,
+        who: str,
+        count: int,
+        *,
+        skipped: bool = False,
+        campaign: str | None = None,
+        among: Literal["audit", "alone"] | None = None,
+    ) -> tuple[list[int], int]:
+        """Hold free items; return their ids, and the number of items that the analyst may still hold."""
+        room = self._room(connection, who, count)
+        given = {"who": who, "count": min(count, room), "skipped": skipped}
+        if campaign is None:
+            ids = list(connection.execute(text(_CLAIM.format(_AMONG[among])), given).scalars())
+        elif exists(connection, campaign):
+            ids = claim_members(connection, campaign, given)
+        else:
+            raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
+        self._hold(connection, who, ids)
+        return ids, room - len(ids)
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.

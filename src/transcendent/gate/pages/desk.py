@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from transcendent.errors import TranscendentError
 from transcendent.gate import wire
+from transcendent.gate.access import Caller
 from transcendent.gate.bodies import RefusedError
 from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.explanations import Explanations
@@ -33,7 +34,7 @@ _KEYS = "123456789"
 class Desk:
     """What the desk's pages need of the gate, for the visitor of a request."""
 
-    def __init__(self, request: Request, caller: Visitor) -> None:
+    def __init__(self, request: Request, caller: Caller) -> None:
         state = request.app.state
         self.request, self.who, self.caller = request, caller.name, caller
         self.engine, self.settings = state.engine, state.settings
@@ -54,20 +55,24 @@ class Desk:
     def claim_next(self, source: str, **told: str) -> Response:
         """Claim the next item of a source, and lead to it, or to the queue if there is none."""
         given: dict[str, Any] = {"among": source} if source in ("audit", "alone") else {}
-        if source == "opinions":
+        if source == "opinions" and self.settings.opinions > 1:
             given = {"opinions": True}
         elif source.startswith("campaign:"):
             given = {"campaign": source.partition(":")[2]}
         try:
-            items = self.quarantine.claim(self.who, **given).items
+            item = self.quarantine.claim_next(self.who, **given)
         except NoItemError:  # a campaign that has become part of another one
-            items = []
-        if not items:
+            item = None
+        if item is None:
             return to(f"/desk?{urlencode({**told, 'empty': source or 'any'})}")
-        return to(_path(items[0]["id"], source, **told))
+        return to(_path(item, source, **told))
 
 
-OwnDesk = Annotated[Desk, Depends(Desk)]
+async def _desk(request: Request, caller: Visitor) -> Desk:
+    return Desk(request, caller)  # not in a thread: it only looks
+
+
+OwnDesk = Annotated[Desk, Depends(_desk)]
 
 
 def _path(number: int, source: str, **told: str) -> str:
@@ -120,11 +125,19 @@ async def show(
     desk: OwnDesk, item: wire.ItemId, source: From = "", explained: bool = False, done: str = ""
 ) -> Response:
     """Show an item: why it waits, what it is like, and what can be done with it."""
-    found = await run_in_threadpool(desk.item, item)
-    why = await _explanation(desk, item) if explained and not found.blind else None
-    given = {"here": "", "found": found, "source": _source(source), "done": bool(done), "explained": why}
-    given |= {"labels": _labels(desk, found), "reasons": desk.settings.reasons, "lease": desk.settings.lease}
-    return await run_in_threadpool(desk.page, "desk_item.html", **given)
+    why = None
+    if explained and not await run_in_threadpool(is_blind, desk.engine, desk.quarantine, item, desk.who):
+        why = await _explanation(desk, item)
+    return await run_in_threadpool(_item_page, desk, item, _source(source), why, done=bool(done))
+
+
+def _item_page(
+    desk: Desk, number: int, source: str, explained: dict[str, Any] | None, *, done: bool
+) -> Response:
+    found, settings = desk.item(number), desk.settings
+    given = {"here": "", "found": found, "source": source, "done": done, "explained": explained}
+    given |= {"labels": _labels(desk, found), "reasons": settings.reasons, "lease": settings.lease}
+    return desk.page("desk_item.html", **given)
 
 
 def _labels(desk: Desk, found: DeskItem) -> list[tuple[str, str]]:

@@ -15,23 +15,22 @@ MOST = 50
 """Number of actions that are listed."""
 
 # Whether an action still holds: only the last one of an item can be taken back.
-_LABELS = """
-SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
+_ACTIONS = """
+(SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
     payload.context, mine.action <> 'undo' AND payload.id IS NOT NULL
         AND NOT EXISTS (SELECT FROM label AS later
             WHERE later.item = mine.item AND later.id > mine.id) AS holds
 FROM label AS mine LEFT JOIN inferred ON inferred.label = mine.id
 LEFT JOIN payload ON payload.id = mine.item
 WHERE mine.author = :who AND inferred.label IS NULL AND mine.action IN ('label', 'skip', 'undo')
-ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most
-"""
-_OPINIONS = """
-SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
+ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most)
+UNION ALL
+(SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
     payload.context, mine.action <> 'undo' AND mine.author = mine.writer AND payload.id IS NOT NULL
         AND NOT EXISTS (SELECT FROM opinion AS later
             WHERE later.item = mine.item AND later.author = :who AND later.id > mine.id) AS holds
 FROM opinion AS mine LEFT JOIN payload ON payload.id = mine.item WHERE mine.writer = :who
-ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most
+ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most)
 """
 # Members of a campaign got their labels in one transaction, which has one time.
 _CAMPAIGNS = """
@@ -48,16 +47,15 @@ FROM (
 ) AS found
 LEFT JOIN item_content AS known ON known.item = found.item LEFT JOIN content ON content.key = known.key
 """
-_TODAY = """
-SELECT count(*) FROM (
+_SINCE = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+_TODAY = f"""
+SELECT (SELECT count(*) FROM (
     SELECT FROM label LEFT JOIN inferred ON inferred.label = label.id
-    WHERE author = :who AND action = 'label' AND inferred.label IS NULL
-        AND written_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' LIMIT 10000
-) AS given
-"""
-_OPINIONS_TODAY = """
-SELECT count(*) FROM opinion WHERE writer = :who AND author = :who AND action = 'opinion'
-    AND written_at >= date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'
+    WHERE author = :who AND action = 'label' AND inferred.label IS NULL AND written_at >= {_SINCE} LIMIT 10000
+) AS given) + (
+    SELECT count(*) FROM opinion
+    WHERE writer = :who AND author = :who AND action = 'opinion' AND written_at >= {_SINCE}
+)
 """
 
 
@@ -82,7 +80,7 @@ class OwnAction(NamedTuple):
 def own_actions(connection: Connection, who: str, most: int = MOST) -> list[OwnAction]:
     """Return what a person has done, latest first."""
     given: dict[str, Any] = {"who": who, "most": most}
-    found = [_of_item(row) for sql in (_LABELS, _OPINIONS) for row in connection.execute(text(sql), given)]
+    found = [_of_item(row) for row in connection.execute(text(_ACTIONS), given)]
     found = sorted(found, key=_place, reverse=True)[:most]
     given["since"] = "-infinity" if len(found) < most else found[-1].written_at
     for row in connection.execute(text(_CAMPAIGNS), given):
@@ -109,8 +107,7 @@ def last_to_undo(connection: Connection, who: str) -> OwnAction | None:
 
 def labelled_today(connection: Connection, who: str) -> int:
     """Return the number of labels and opinions that a person has given today, in UTC."""
-    given = {"who": who}
-    return sum(connection.execute(text(sql), given).scalar_one() for sql in (_TODAY, _OPINIONS_TODAY))
+    return int(connection.execute(text(_TODAY), {"who": who}).scalar_one())
 
 
 def take_back(
