@@ -41,7 +41,8 @@ token = typer.Typer(help="Manage tokens: each gives a user access in a role.", n
 quarantine = typer.Typer(help="Show, export and drop objects in the quarantine.", no_args_is_help=True)
 Days = Annotated[float | None, Option(help="Days after which the new token expires.")]
 _MODULES = (
-    "sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "uvicorn", "prometheus_client",
+    "sqlalchemy", "psycopg", "alembic", "pydantic_settings", "fastapi", "jinja2", "uvicorn",
+    "prometheus_client",
 )  # fmt: skip
 app.add_typer(token, name="token")
 app.add_typer(quarantine, name="quarantine")
@@ -199,10 +200,28 @@ def check(
         raise DatabaseError("the tables contradict each other.")
 
 
+@_command(app, "sign-in")
+def sign_in(
+    name: Annotated[str, Argument(help="The name of the user, shown as the author of their labels.")],
+    role: Annotated[str, Option(help="analyst, operator or viewer.")],
+    minutes: Annotated[int, Option(help="Minutes for which the link is valid.")] = 15,
+    database: Database = None,
+) -> None:
+    """Print a link with which a user signs in to the gate's pages, once."""
+    from transcendent.gate.database import opened
+    from transcendent.gate.pages.sessions import Sessions
+    from transcendent.gate.settings import read_settings
+
+    settings = read_settings(database=database)
+    with opened(settings.database.get_secret_value()) as engine:
+        key = Sessions(engine).invite(name, role, minutes)
+    typer.echo(f"{settings.seen_at}/sign-in/link?key={key}")
+
+
 @_command(token, "create")
 def create_token(
     name: Annotated[str, Argument(help="The name of the user, shown as the author of their labels.")],
-    role: Annotated[str, Option(help="client, analyst, labeller, operator or metrics.")],
+    role: Annotated[str, Option(help="client, analyst, labeller, operator, metrics or viewer.")],
     days: Days = None,
     database: Database = None,
 ) -> None:
@@ -237,7 +256,7 @@ def _days(given: float | None) -> timedelta | None:
 def revoke_token(
     name: Annotated[str, Argument(help="The name of the user.")], database: Database = None
 ) -> None:
-    """Revoke the tokens of a user; takes effect within 10 seconds."""
+    """Revoke the tokens of a user, and end their sessions; takes effect within 10 seconds."""
     from transcendent.gate.access import Tokens
 
     with _engine(database) as engine:

@@ -25,8 +25,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from transcendent.errors import TranscendentError
 
-Role = Literal["client", "analyst", "labeller", "operator", "metrics"]
-ROLES: tuple[Role, ...] = ("client", "analyst", "labeller", "operator", "metrics")
+Role = Literal["client", "analyst", "labeller", "operator", "metrics", "viewer"]
+ROLES: tuple[Role, ...] = ("client", "analyst", "labeller", "operator", "metrics", "viewer")
 
 REFRESHED = 5  # seconds until a token is looked up again, in the background
 REMEMBERED = 10  # seconds until requests wait for the look-up
@@ -38,13 +38,29 @@ _VALID = "(revoked_at IS NULL OR revoked_at > now())"
 LOOK_UP = f"""SELECT name, role, hash, extract(epoch FROM revoked_at - now())::float8 AS seconds_left
 FROM token WHERE id = :id AND {_VALID}"""
 
+# A screen in a doorway shows the wall for weeks.
+SESSION_LIVES = f"""
+seen_at > now() - interval '8 hours'
+AND created_at > now() - CASE role WHEN 'viewer' THEN interval '30 days' ELSE interval '1 day' END
+AND (token IS NULL OR EXISTS (SELECT FROM token AS its WHERE its.id = session.token AND {_VALID}))
+"""
+"""SQL condition on a session of a browser; the token that began it must be valid."""
+
 # Two commands for the same name at once: each must see what the other has made.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('token ' || :name, 0))"
-_OF_NAME = f"SELECT id, role, revoked_at - created_at AS lifetime FROM token WHERE name = :name AND {_VALID}"
+LOOK_UP_NAME = (
+    f"SELECT id, role, revoked_at - created_at AS lifetime FROM token WHERE name = :name AND {_VALID}"
+)
 _CREATE = """INSERT INTO token (id, name, role, hash, revoked_at)
 VALUES (:id, :name, :role, :hash, now() + CAST(:lifetime AS interval))"""
 _END = f"""UPDATE token SET revoked_at = least(revoked_at, now() + CAST(:after AS interval))
 WHERE name = :name AND {_VALID}"""
+# However they have signed in.
+_END_SESSIONS = """
+WITH links AS (DELETE FROM sign_in WHERE name = :name RETURNING 1),
+    sessions AS (DELETE FROM session WHERE name = :name RETURNING 1)
+SELECT (SELECT count(*) FROM links) + (SELECT count(*) FROM sessions)
+"""
 _LIST = f"SELECT id, name, role, created_at, revoked_at, {_VALID} AS valid FROM token ORDER BY created_at, id"
 _LONGEST = timedelta(days=36_500)
 
@@ -168,8 +184,7 @@ class Tokens:
         """Create a token and return it. It cannot be shown again. Without a lifetime it does not expire."""
         if role not in ROLES:
             raise TokenError(f"the role must be one of {', '.join(ROLES)}, not {role!r}.")
-        if not name or len(name) > 100 or not name.isprintable():
-            raise TokenError("a name must have 1 to 100 printable characters.")
+        check_name(name)
         _check_lifetime(lifetime)
         with self._engine.begin() as connection:
             if _valid(connection, name):
@@ -194,15 +209,28 @@ class Tokens:
             return _insert(connection, name, found[0].role, lifetime or found[0].lifetime)
 
     def revoke(self, name: str) -> None:
-        """Revoke the tokens of a name. Gates that remember one refuse it within seconds."""
+        """Revoke the tokens of a name, and end its sessions. Gates refuse a token within seconds."""
         with self._engine.begin() as connection:
-            if not connection.execute(text(_END), {"name": name, "after": timedelta(0)}).rowcount:
+            revoked = connection.execute(text(_END), {"name": name, "after": timedelta(0)}).rowcount
+            ended = connection.execute(text(_END_SESSIONS), {"name": name}).scalar_one()
+            if not revoked + ended:
                 raise TokenError(f"{name!r} has no valid token.")
 
     def list(self) -> list[dict[str, Any]]:
         """Return the names, roles and times of all tokens, and whether they are valid."""
         with self._engine.connect() as connection:
             return [dict(row) for row in connection.execute(text(_LIST)).mappings()]
+
+
+def check_name(name: str) -> None:
+    """Raise unless somebody may have this name."""
+    if not name or len(name) > 100 or not name.isprintable():
+        raise TokenError("a name must have 1 to 100 printable characters.")
+
+
+def token_id(token: str) -> str:
+    """Return the id of a token; raise if it is malformed."""
+    return _parts(token)[0]
 
 
 def _check_lifetime(lifetime: timedelta | None) -> None:
@@ -213,7 +241,7 @@ def _check_lifetime(lifetime: timedelta | None) -> None:
 def _valid(connection: Connection, name: str) -> Sequence[Any]:
     """Return the valid tokens of a name, and keep other commands from changing them."""
     connection.execute(text(_LOCK), {"name": name})
-    return connection.execute(text(_OF_NAME), {"name": name}).all()
+    return connection.execute(text(LOOK_UP_NAME), {"name": name}).all()
 
 
 def _insert(connection: Connection, name: str, role: Role, lifetime: timedelta | None) -> str:

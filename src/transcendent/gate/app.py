@@ -44,6 +44,9 @@ from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
+from transcendent.gate.pages import desk
+from transcendent.gate.pages.sessions import Sessions
+from transcendent.gate.pages.web import PageRoute, error_page, headers_of, pages
 from transcendent.gate.processes import EVERY, LIVE, Process
 from transcendent.gate.quarantine import ConflictError, LabelError, NoItemError, Quarantine
 from transcendent.gate.readiness import DEADLINE, Readiness
@@ -101,6 +104,8 @@ def create_app(settings: GateSettings, model: Model | None) -> "RequestMiddlewar
     )
     app.state.settings, app.state.model, app.state.metrics = settings, model, Metrics()
     app.include_router(router)
+    for each in (pages, desk.router):
+        app.include_router(each)
     others = (RefusedError, SQLAlchemyError, RequestValidationError, StarletteHTTPException, Exception)
     for kind in (*_STATUS, *others):
         app.add_exception_handler(kind, _to_response)
@@ -173,6 +178,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.events = Events(engine, settings.event_context)
     app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
+    app.state.sessions = Sessions(engine) if settings.tokens == "required" else None
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
     metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items, engines.probing))
@@ -270,26 +276,42 @@ def _serve_models(
 
 
 async def _to_response(request: Request, error: Exception) -> Response:
+    given = _problem_of(request, error)
+    if isinstance(request.scope.get("route"), PageRoute):
+        return await run_in_threadpool(error_page, request, given.status, given.detail, given.headers)
+    return problem(*given)
+
+
+class Problem(NamedTuple):
+    """What went wrong with a request."""
+
+    status: int
+    detail: str
+    errors: Any = None
+    headers: Mapping[str, str] | None = None
+
+
+def _problem_of(request: Request, error: Exception) -> Problem:
     if isinstance(error, RefusedError):
-        return problem(error.status, error.detail)
+        return Problem(error.status, error.detail)
     if isinstance(error, StarletteHTTPException):
-        return problem(error.status_code, str(error.detail), headers=error.headers)
+        return Problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
         if request.method == "POST" and not _says_json(request):
-            return problem(415, "send JSON, with the header Content-Type: application/json.")
+            return Problem(415, "send JSON, with the header Content-Type: application/json.")
         errors = [
             {"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()[:_MAX_ERRORS]
         ]
-        return problem(422, "the request is not valid; errors says why.", errors)
+        return Problem(422, "the request is not valid; errors says why.", errors)
     if isinstance(error, SQLAlchemyError):
         detail = str(getattr(error, "orig", error))[:300]
         log.error("the database failed", error=type(error).__name__, detail=detail)
-        return problem(503, "the database cannot be reached: try again later.")
+        return Problem(503, "the database cannot be reached: try again later.")
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
     if status == 500:
         name = structlog.contextvars.get_contextvars().get("request")
-        return problem(500, f"the gate failed: see its log for request {name}.")
-    return problem(status, str(error))
+        return Problem(500, f"the gate failed: see its log for request {name}.")
+    return Problem(status, str(error))
 
 
 def _field(where: Any) -> str:
@@ -335,7 +357,9 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                is_page = isinstance(scope.get("route"), PageRoute)
+                message["headers"] = headers_of(headers) if is_page else headers
             await send(message)
 
         path = scope["path"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine, text
 
+from transcendent.gate.access import SESSION_LIVES
 from transcendent.gate.database import (
     FIRST_KEPT,
     OLD_EVENTS,
@@ -121,6 +122,8 @@ def tidy(
         with engine.begin() as connection:
             processes = connection.execute(text(f"DELETE {_DEAD}")).rowcount
             connection.execute(text(_OLD_MINUTES))
+            connection.execute(text(f"DELETE FROM session WHERE NOT ({SESSION_LIVES})"))
+            connection.execute(text("DELETE FROM sign_in WHERE ends_at < now()"))
         return Tidied(months, examples, processes, sweep(engine), events)
 
 

@@ -22,6 +22,7 @@ from transcendent.gate.service import Service
 from transcendent.gate.settings import is_loopback
 from transcendent.gate.traffic import find_cutoff
 
+VIEWERS: frozenset[Role] = frozenset(["analyst", "operator", "viewer"])
 EVERYONE: frozenset[Role] = frozenset(["client", "analyst", "operator"])
 CLIENTS: frozenset[Role] = frozenset(["client", "operator"])
 ANALYSTS: frozenset[Role] = frozenset(["analyst", "operator"])
@@ -54,8 +55,19 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("GET", "/v1/events"): OPERATORS,
     ("POST", "/v1/labels"): LABELLERS,
     ("GET", "/v1/objects/{object_id}"): EVERYONE,
+    ("GET", "/"): VIEWERS,
+    ("GET", "/static/{name}"): None,
+    ("GET", "/sign-in"): None,
+    ("POST", "/sign-in"): None,
+    ("GET", "/sign-in/link"): None,
+    ("POST", "/sign-in/link"): None,
+    ("POST", "/sign-out"): VIEWERS,
+    ("GET", "/desk"): ANALYSTS,
 }
-"""Roles that may call a route; None means everybody. A route without a rule is always refused."""
+"""Roles that may call a route; None means everybody. A route without a rule is always refused.
+
+The paths from ``/`` on are pages, for browsers with a session; the others are for programs with a token.
+"""
 
 _ANYONE = Caller("anyone", "client")
 

@@ -5,8 +5,9 @@ import json
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -80,6 +81,11 @@ class GateSettings(BaseSettings):
         ["unclear"],
         description="Labels to allow besides the classes; separated by spaces in the environment.",
     )
+    reasons: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Reasons that the [desk](desk.md) offers with a label; separated by spaces in the "
+        "environment, or a JSON list.",
+    )
     event_context: Annotated[list[str], NoDecode] = Field(
         [],
         description="Fields of an object's context to show in events; separated by spaces in the "
@@ -127,6 +133,11 @@ class GateSettings(BaseSettings):
     )
     max_objects: int = Field(1000, ge=1, description="Limit on the objects in a request.")
     max_bytes: int = Field(8 << 20, ge=1000, description="Limit on the bytes in the body of a request.")
+    public_url: str | None = Field(
+        None,
+        description="Where browsers see the gate, such as https://gate.example; without it, its "
+        "[pages](desk.md#sign-in) are shown on this machine only.",
+    )
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
     connections: int = Field(
         7,
@@ -156,10 +167,22 @@ class GateSettings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _split(cls, given: Any) -> Any:
-        for name in ("trusted", "labels", "event_context", "deletable_context", "negative"):
+        for name in ("trusted", "labels", "reasons", "event_context", "deletable_context", "negative"):
             if isinstance(given, dict) and isinstance(value := given.get(name), str):
                 given[name] = json.loads(value) if value.startswith("[") else value.split()
         return given
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        parts = urlsplit(given)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{given!r:.200} must be a scheme and a host, such as https://gate.example.")
+        if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+            raise ValueError(f"{given!r:.200} must end after the host: the gate has no other path.")
+        return f"{parts.scheme}://{parts.netloc}".lower()
 
     @model_validator(mode="after")
     def _check_webhooks(self) -> "GateSettings":
@@ -185,6 +208,12 @@ class GateSettings(BaseSettings):
                 "or use tokens."
             )
         return self
+
+    @property
+    def seen_at(self) -> str:
+        """Where browsers see the gate: on this machine, unless ``public_url`` says more."""
+        host = self.host if is_loopback(self.host) else "127.0.0.1"
+        return self.public_url or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 _VARIABLES = {FILE, *(f"{PREFIX}{name.upper()}" for name in GateSettings.model_fields)}

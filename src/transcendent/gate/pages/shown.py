@@ -1,0 +1,81 @@
+"""What pages show of texts, times and numbers that others have sent."""
+
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_LONGEST = 120
+_ODD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # they have no shape, or change that of others
+
+
+def visible(given: Any) -> str:
+    """Return a text with a mark for each character that cannot be seen, or that reverses others."""
+    return "".join(_mark(each) if unicodedata.category(each) in _ODD else each for each in str(given))
+
+
+def _mark(character: str) -> str:
+    code = ord(character)
+    return chr(0x2400 + code) if code < 0x20 else f"⟨{code:04X}⟩"
+
+
+def shown(given: Any, longest: int = _LONGEST) -> Markup:
+    """Return a short text from a sender as markup, apart from the direction of the text around it."""
+    whole = visible(given)
+    if len(whole) <= longest:
+        return Markup("<bdi>{}</bdi>").format(whole)
+    half = longest // 2 - 1
+    return Markup('<bdi title="{}">{}…{}</bdi>').format(whole[:4000], whole[:half], whole[-half:])
+
+
+def whole(given: Any, longest: int = 200) -> Markup:
+    """Return a text from a sender as markup; the rest of a long one unfolds."""
+    text = visible(given)
+    if len(text) <= longest:
+        return Markup("<bdi>{}</bdi>").format(text)
+    opening = Markup("<details><summary><bdi>{}…</bdi> <small>{:,} characters</small></summary>")
+    return opening.format(text[:longest], len(text)) + Markup("<bdi>{}</bdi></details>").format(text)
+
+
+def linked(given: Any) -> Markup:
+    """Return a text from a sender as markup, as a link if it is one of http or https."""
+    text = str(given)
+    is_link = text.startswith(("https://", "http://")) and len(text) <= 2000 and visible(text) == text
+    if not is_link or any(each.isspace() for each in text):
+        return whole(given)
+    return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(text, shown(text, 80))
+
+
+def moment(given: datetime, now: datetime | None = None) -> Markup:
+    """Return a time in UTC, such as 2 Nov 14:20."""
+    now, utc = now or datetime.now(UTC), given.astimezone(UTC)
+    year = "" if utc.year == now.year else f" {utc.year}"
+    words = f"{utc.day} {utc:%b}{year} {utc:%H:%M}"
+    return Markup('<time datetime="{}">{}</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", words)
+
+
+def ago(given: datetime | float, now: datetime | None = None) -> str:
+    """Return how long ago a time was, or a number of seconds, in words."""
+    now = now or datetime.now(UTC)
+    seconds = given if isinstance(given, int | float) else (now - given).total_seconds()
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "min")):
+        if seconds >= size:
+            n = int(seconds // size)
+            return f"{n:,} {name}{'s' if n > 1 and name != 'min' else ''} ago"
+    return "just now"
+
+
+def number(given: Any) -> str:
+    """Return a number with at most three digits that matter, other values as a text."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return str(given)
+    if isinstance(given, int) or given == int(given):
+        return f"{int(given):,}" if abs(given) < 1e15 else f"{given:.3g}"
+    return f"{given:,.1f}" if abs(given) >= 100 else f"{given:.3g}"
+
+
+FILTERS = {
+    "shown": shown, "whole": whole, "linked": linked, "moment": moment, "ago": ago, "number": number,
+    "visible": visible, "escape": escape,
+}  # fmt: skip
