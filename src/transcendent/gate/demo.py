@@ -29,6 +29,7 @@ from transcendent.gate.demo_history import ANALYSTS, Apps, write_history
 from transcendent.gate.deployments import Deployment, deploy
 from transcendent.gate.learning import SHADOW, ToLearn, learn
 from transcendent.gate.model import Model
+from transcendent.gate.pages.sessions import LONGEST_LINK, Sessions
 from transcendent.gate.promotion import retire
 from transcendent.gate.settings import PREFIX
 from transcendent.gate.shadows import shadow
@@ -72,9 +73,9 @@ def run(
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="transcendent-demo-", dir=short))
         )
-        stack.callback(say, "stopping.")
         demo = Demo(stack, folder, say)
         live = demo.start(database, port, keep or folder, days, drift_after)
+        stack.callback(say, "stopping.")
         say("This link signs in an operator, once. Ctrl-C ends the demo.")
         show(live.link())
         live.start()
@@ -97,12 +98,15 @@ class Demo:
     ) -> "Live":
         """Start a gate with a history."""
         url = self._start_server(data) if database is None else database
+        engine = connect(url)
+        self._stack.callback(engine.dispose)
+        if database is not None:
+            _check_empty(engine)
         apps = Apps()
         experiment = self._fit(apps)
         self._done("a detector is fitted")
-        engine = connect(url)
-        self._stack.callback(engine.dispose)
-        self._make_tables(engine, is_new=database is None)
+        self._wait_until(lambda: _answers(engine), "PostgreSQL")
+        migrate(engine)
         self._done("the database has its tables")
         address = self._start_gate(url, port or free_port())
         deployed = self._deploy(engine)
@@ -146,15 +150,6 @@ class Demo:
         experiment.fit().save(self._folder / "apps.transcendent")
         return experiment
 
-    def _make_tables(self, engine: Engine, *, is_new: bool) -> None:
-        if is_new:
-            self._wait_until(lambda: _answers(engine), "PostgreSQL")
-        sql = "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
-        with engine.connect() as connection:
-            if connection.execute(text(sql)).scalar_one():
-                raise DemoError("the database is not empty: name one without tables.")
-        migrate(engine)
-
     def _start_gate(self, url: str, port: int) -> str:
         """Start a gate on this machine, and return its address."""
         settings = {
@@ -190,6 +185,13 @@ class Demo:
             time.sleep(0.1)
 
 
+def _check_empty(engine: Engine) -> None:
+    sql = "SELECT count(*) FROM pg_class WHERE relnamespace = current_schema()::regnamespace"
+    with engine.connect() as connection:
+        if connection.execute(text(sql)).scalar_one():
+            raise DemoError("the database is not empty: name one without tables.")
+
+
 def _answers(engine: Engine) -> bool:
     with suppress(SQLAlchemyError), engine.connect():
         return True
@@ -217,14 +219,15 @@ class Live:
 
     def start(self) -> None:
         """Start to send, to label, to group and to learn."""
-        work = [(0.0, 1.0, self._send), (8.0, 60.0, self._group), (10.0, _LEARN_EVERY, self._learn)]
+        work = [(0.0, 1.0, self._send), (6.0, 60.0, self._group), (10.0, _LEARN_EVERY, self._learn)]
         work += [(3.0, 6.0, partial(self._analyse, each)) for each in self._analysts]
         for each in work:
             Thread(target=self._repeat, args=each, daemon=True).start()
 
     def link(self) -> str:
         """Return a link with which an operator signs in, once."""
-        return f"{self.address} {Tokens(self._engine).create('operator', 'operator')}"
+        key = Sessions(self._engine).invite("operator", "operator", LONGEST_LINK)
+        return f"{self.address}/sign-in/link?key={key}"
 
     def close(self) -> None:
         """Stop."""
