@@ -87,6 +87,7 @@ def drop_all(engine):
             *("identity", "example", "unswept", "remark", "outside_reason"),
             *("context_key", "context_field", "deletion", "unconfirmed"),
             *("item_content", "content", "campaign", "inferred", "settled_look", "settling_switch"),
+            *("work", "waiting_day"),
         ):
             connection.execute(text(f"DELETE FROM {table}"))
         connection.execute(text("DELETE FROM tally"))  # dropping a partition fires no trigger
@@ -147,7 +148,7 @@ def engine(shared_database):
     drop_all(engine)
     with engine.begin() as connection:
         for table in (
-            *("disagreement", "shadow_counts"),
+            *("disagreement", "shadow_counts", "compared", "decided_day", "monitor_day"),
             *("alarm", "monitor", "minute_counts", "process", "deployment", "artifact", "learning"),
             *("sender_day", "ranks", "cutoff", "model", "token"),
         ):

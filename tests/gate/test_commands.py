@@ -79,7 +79,7 @@ class TestMigrate:
         assert "--to base drops tables with their content: add --yes" in done.stderr
         assert len(Tokens(engine).list()) == 1
         done = run("migrate", "--to", "0009", code=2)
-        assert "--to 0009: must be head, base or one of 0001, 0002, 0003, 0004." in done.stderr
+        assert "--to 0009: must be head, base or one of 0001, 0002, 0003, 0004, 0005." in done.stderr
 
     def test_a_database_that_cannot_be_used(self, run):
         done = run("migrate", "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate", code=4)

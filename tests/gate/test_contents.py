@@ -261,6 +261,6 @@ def test_back_to_the_version_before(own_engine):
     Contents(own_engine, b"secret").add_new()
     assert migrate(own_engine, "0002") == "0002"
     assert set(states(own_engine).values()) == {(REJECTED, 0)}
-    assert migrate(own_engine) == "0004"
+    assert migrate(own_engine) == "0005"
     Contents(own_engine, b"secret").add_new()
     assert sorted(states(own_engine).values()) == [(REJECTED, 0), (COPY, 0), (COPY, 0)]

@@ -113,7 +113,7 @@ def count(engine, table):
 def test_an_empty_database_has_no_version_and_is_refused(bare):
     with bare.connect() as connection:
         assert version_of(connection) is None
-        with pytest.raises(DatabaseError, match=r"version none, .* needs 0004: run .*gate migrate'"):
+        with pytest.raises(DatabaseError, match=r"version none, .* needs 0005: run .*gate migrate'"):
             check_version(connection)
 
 
@@ -136,7 +136,7 @@ def test_migrations_go_up_to_each_version_and_down_again(bare):
 def test_an_old_database_is_refused(bare):
     migrate(bare)
     pretend_version(bare, "0000")
-    with bare.connect() as connection, pytest.raises(DatabaseError, match=r"version 0000, .* needs 0004"):
+    with bare.connect() as connection, pytest.raises(DatabaseError, match=r"version 0000, .* needs 0005"):
         check_version(connection)
 
 

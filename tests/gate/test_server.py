@@ -87,7 +87,7 @@ class TestReady:
         pretend_version(engine, "0000")
         said = until(lambda: asked(gate, 503))["detail"]
         assert (
-            "the database has version 0000, but this gate needs 0004: run 'transcendent gate migrate'."
+            "the database has version 0000, but this gate needs 0005: run 'transcendent gate migrate'."
             in said
         )
         pretend_version(engine, newest_version())

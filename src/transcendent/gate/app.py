@@ -29,6 +29,8 @@ from transcendent.gate.campaigns import Grouping
 from transcendent.gate.contents import EVERY as LOOKS
 from transcendent.gate.contents import Contents
 from transcendent.gate.database import connect, prepare
+from transcendent.gate.days import EVERY as DAY_FLUSHES
+from transcendent.gate.days import DecidedDays
 from transcendent.gate.deletion import declare_fields
 from transcendent.gate.deployments import pinned
 from transcendent.gate.disagreements import Comparisons
@@ -61,6 +63,8 @@ from transcendent.gate.shadowing import Shadows, shadow_secret
 from transcendent.gate.stored import load_stored
 from transcendent.gate.suggesting import EVERY as SUGGESTS
 from transcendent.gate.suggesting import Suggesting
+from transcendent.gate.summaries import EVERY as SUMS
+from transcendent.gate.summaries import Summaries
 from transcendent.gate.webhooks import EVERY as SENT_EVERY
 from transcendent.gate.webhooks import Webhook
 
@@ -148,7 +152,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     resume_order(engine)
     declare_fields(engine, settings.deletable_context)
     process = Process(engines.beating)
-    minutes = Minutes(engines.following, process.id)
+    minutes, days = Minutes(engines.following, process.id), DecidedDays(engines.following, process.id)
     comparisons = Comparisons(engines.following, process.id)
     shadows = Shadows(shadow_secret(engine), comparisons, metrics)
     service = Service(
@@ -158,6 +162,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         max_waiting=8 * settings.max_bytes,
         metrics=metrics,
         observe=minutes.add,
+        count=days.add,
         shadows=shadows,
     )
     app.state.service, app.state.engine = service, engine
@@ -189,6 +194,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     repeated = [
         _serve_models(app.state.model, service, settings, engines, process, shadows),
         Repeated("flushing counts", FLUSHES, minutes.flush),
+        Repeated("flushing days", DAY_FLUSHES, days.flush),
+        Repeated("summaries", SUMS, Summaries(engine).work),
         Repeated("flushing comparisons", FLUSHES, comparisons.flush),
         Repeated("monitors", FLUSHES, folding.fold_closed),
         Repeated("contents", LOOKS, Contents(engines.following, audit_secret(engine)).work),
@@ -214,7 +221,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         process.leave()
     await run_in_threadpool(service.close)
     await run_in_threadpool(shadows.close)
-    for flush in (minutes.flush, comparisons.flush):
+    for flush in (minutes.flush, days.flush, comparisons.flush):
         with suppress(SQLAlchemyError, psycopg.Error):
             flush()
     for engine in engines:

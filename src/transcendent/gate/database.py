@@ -267,9 +267,11 @@ _NEEDED = {
     "case_work": ("SELECT", "UPDATE"),
     "content": ("SELECT", "INSERT", "UPDATE"),
     "contents_known": ("SELECT", "UPDATE"),
+    "compared": ("SELECT", "INSERT", "UPDATE"),
     "context_field": ("SELECT", "INSERT"),
     "cutoff": ("SELECT", "INSERT"),
     "deletion": ("SELECT",),
+    "decided_day": ("SELECT", "INSERT", "UPDATE"),
     "delivery": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "deployment": ("SELECT", "INSERT"),
     "disagreement": ("SELECT", "INSERT"),
@@ -285,6 +287,7 @@ _NEEDED = {
     "minute_counts": ("SELECT", "INSERT", "UPDATE", "DELETE"),
     "model": ("SELECT", "INSERT"),
     "monitor": ("SELECT", "INSERT", "UPDATE"),
+    "monitor_day": ("SELECT", "INSERT", "UPDATE"),
     "month": ("SELECT",),
     "opinion": ("SELECT", "INSERT"),
     "outside_label": ("SELECT", "INSERT"),
@@ -303,7 +306,10 @@ _NEEDED = {
     "tally": ("SELECT", "INSERT", "DELETE"),
     "token": ("SELECT",),
     "unconfirmed": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    "waiting_day": ("SELECT", "INSERT", "UPDATE"),
     "webhook": ("SELECT", "INSERT", "UPDATE"),
+    "work": ("SELECT", "INSERT", "DELETE"),
+    "work_from": ("SELECT",),
 }
 """Rights that a gate needs. Creating partitions needs the owner's."""
 

@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import Connection, Engine, text
 
 from transcendent._utils.arrays import AnyArray
-from transcendent.gate.auditing import harm_in
+from transcendent.gate.auditing import Harm, harm_in
 from transcendent.gate.minutes import STORED, MinuteCounts, counts_of
 from transcendent.gate.model import Model
 from transcendent.gate.paging import raise_alarm
@@ -43,6 +43,18 @@ _STORE = """
 UPDATE monitor SET folded = :minute, folded_at = now(), state = :state, objects = :objects,
     rejected = :rejected, expected = :expected, log_value = :log_value, sums = :sums, moved = :moved
 WHERE deployment = :deployment
+"""
+# What the pages show of a day is what was known last.
+_OF_DAY = """
+INSERT INTO monitor_day (deployment, day, log_value)
+VALUES (:deployment, (to_timestamp(60 * :minute) AT TIME ZONE 'UTC')::date, :log_value)
+ON CONFLICT (deployment, day) DO UPDATE SET log_value = excluded.log_value
+"""
+_ERROR_OF_DAY = """
+INSERT INTO monitor_day (deployment, day, labels, wrong, unclear, low, high)
+VALUES (:deployment, (now() AT TIME ZONE 'UTC')::date, :labels, :wrong, :unclear, :low, :high)
+ON CONFLICT (deployment, day) DO UPDATE SET labels = excluded.labels, wrong = excluded.wrong,
+    unclear = excluded.unclear, low = excluded.low, high = excluded.high
 """
 _OUTDATED = "DELETE FROM minute_counts WHERE deployment = :deployment AND minute <= :minute"
 _FAILED = "UPDATE monitor SET problem = :problem WHERE deployment = :deployment"
@@ -88,6 +100,13 @@ def fold(rejector: Any, state: str | None, minute: int, counts: Mapping[int, int
     before = _alarms(monitor)
     monitor.update_counts(counts, seed=minute)
     return Folded(monitor, {kind: raised for kind, raised in _alarms(monitor).items() if kind not in before})
+
+
+def error_of(harm: Harm) -> dict[str, Any]:
+    """Return the numbers of labels and errors, and the interval that holds whatever unclear answers are."""
+    right, wrong = harm.unclear_right, harm.unclear_wrong
+    low, high = right.kept_error.low, wrong.kept_error.high
+    return {"labels": right.labels, "wrong": right.wrong, "unclear": harm.unclear, "low": low, "high": high}
 
 
 def _alarms(monitor: DriftMonitor) -> dict[str, Alarm]:
@@ -175,6 +194,8 @@ class Folding:
             "moved": Jsonb(moved),
         }
         connection.execute(text(_STORE), {"deployment": deployment, "minute": minute, **given})
+        of_day = {"deployment": deployment, "minute": minute, "log_value": monitor.log_value}
+        connection.execute(text(_OF_DAY), of_day)
 
     def _look_for_harm(self, deployment: int) -> None:
         """Raise an alarm of harm; nothing is computed unless labels or days have come since the last look."""
@@ -187,9 +208,10 @@ class Folding:
             look = connection.execute(text(_LOOK), of).first()
             if look is None or look.now == look.audited:
                 return
-            alarm = harm_in(connection, deployment, self._promised).unclear_right.alarm
-            if alarm is not None:
-                raise_alarm(connection, deployment, "harm", alarm)
+            harm = harm_in(connection, deployment, self._promised)
+            if harm.unclear_right.alarm is not None:
+                raise_alarm(connection, deployment, "harm", harm.unclear_right.alarm)
+            connection.execute(text(_ERROR_OF_DAY), {**of, **error_of(harm)})
             connection.execute(text(_AUDITED), {**of, "audited": look.now})
 
 

@@ -17,6 +17,7 @@ from transcendent.gate.quarantine import (
     ConflictError,
     LabelError,
     Quarantine,
+    begin_work,
     last_action,
     locked_item,
 )
@@ -187,6 +188,7 @@ class SecondOpinions(Quarantine):
             items = self._wanted(connection, who, min(count, room))
             given = {"who": who, "seconds": self._lease, "items": items}
             connection.execute(text(_HOLD), given)
+            begin_work(connection, who, items)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
             return Claimed(self._shown(connection, items, who), held, next_free, room - len(items))
 

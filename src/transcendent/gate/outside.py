@@ -27,6 +27,8 @@ SELECT id, sender FROM payload
 WHERE hashtextextended(object_id, 0) = hashtextextended(:object, 0) AND object_id = :object
     AND (CAST(:sender AS text) IS NULL OR sender = :sender) ORDER BY id LIMIT :limit
 """
+# The role's default of the first may be off. The second says that what follows is no work of analysts.
+_LOCAL = "SELECT set_config('synchronous_commit', 'on', true), set_config('transcendent.outside', 'on', true)"
 _COLUMNS = "label, source, reason, teach, author, written_at, action IS NOT NULL AS settled"
 _BEFORE = f"""
 SELECT known.item, {_COLUMNS}, action FROM outside_label AS known
@@ -67,7 +69,7 @@ class OutsideLabels:
         """Label an item, or the kept objects with an id. Repeating the same label changes nothing."""
         given = {"label": label, "source": source, "reason": reason, "teach": teach, "author": author}
         with self._engine.begin() as connection:
-            connection.execute(text("SET LOCAL synchronous_commit = on"))  # the role's default may be off
+            connection.execute(text(_LOCAL))
             items = _items_of(connection, object_id, sender) if item is None else [item]
             return [self._add(connection, each, given) for each in items]
 

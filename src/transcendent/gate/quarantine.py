@@ -77,6 +77,10 @@ FROM unnest(ARRAY[0, 1, 2, 3]::int2[]) AS tier, LATERAL (
 ) AS first
 """
 _OVER = "SELECT coalesce(sum(over), 0)::bigint FROM sender_day"
+# The time of an analyst begins anew, see `migrations/versions/v0005_days.py`.
+_BEGIN = """
+INSERT INTO work (day, author, last_at) VALUES ((now() AT TIME ZONE 'UTC')::date, :who, now())
+"""
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
 # MATERIALIZED: for ORDER BY with LIMIT the planner might read the latest items until enough of them match. A
 # sender must not learn which accepted objects were drawn for the audit, so it sees only those with a label.
@@ -190,6 +194,7 @@ class Quarantine:
             else:
                 raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
             self._hold(connection, who, ids)
+            begin_work(connection, who, ids)
             held, next_free = 0, None
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
@@ -383,10 +388,7 @@ class Quarantine:
     def queue(self) -> tuple[dict[int, int], dict[int, float]]:
         """Return the number of waiting items by tier, and the seconds for which the oldest has waited."""
         with self._engine.connect() as connection:
-            rows = connection.execute(text(_COUNTED)).all()
-            connection.execute(text(_BY_INDEX_IN_ORDER))
-            ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
-        return {tier: n for state, tier, n in rows if state == 0}, ages
+            return queue_in(connection)
 
     def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
         hidden_from = partial(self._hidden_from, connection, who)
@@ -407,6 +409,20 @@ class Quarantine:
             among = "AND id = ANY(:items)"
         sql = f"SELECT id FROM item WHERE holder = :who {among} ORDER BY id FOR UPDATE"
         return list(connection.execute(text(sql), {"who": who, "items": items}).scalars())
+
+
+def queue_in(connection: Connection) -> tuple[dict[int, int], dict[int, float]]:
+    """Return the number of waiting items by tier, and the seconds for which the oldest has waited."""
+    rows = connection.execute(text(_COUNTED)).all()
+    connection.execute(text(_BY_INDEX_IN_ORDER))
+    ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
+    return {tier: n for state, tier, n in rows if state == 0}, ages
+
+
+def begin_work(connection: Connection, who: str, items: Sequence[int]) -> None:
+    """Note that an analyst has begun to look at items that were claimed."""
+    if items:
+        connection.execute(text(_BEGIN), {"who": who})
 
 
 def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:

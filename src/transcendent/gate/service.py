@@ -63,6 +63,7 @@ class Pending:
     cells: list[int] = field(default_factory=list)
     offered: Offered | None = None
     parts: list[RowRange] = field(default_factory=list)
+    rejected: int = 0
     error: Exception | None = None
 
 
@@ -71,7 +72,8 @@ class Service:
 
     While ``serving`` is None, all requests are refused, for the reason in ``no_model``. ``observe`` takes a
     deployment, the cells of its answered objects, the features to watch and their rows, for the monitors;
-    ``shadows`` compare what was answered. New requests are refused while more than ``max_waiting`` bytes
+    ``count`` takes a deployment and the numbers of objects that it has decided and rejected; ``shadows``
+    compare what was answered. New requests are refused while more than ``max_waiting`` bytes
     wait.
     """
 
@@ -85,11 +87,12 @@ class Service:
         max_waiting: int,
         metrics: Metrics | None = None,
         observe: Callable[[int, list[int], WatchedFeatures | None, list[RowRange]], None] | None = None,
+        count: Callable[[int, int, int], None] = lambda *_: None,
         shadows: Shadows | None = None,
     ) -> None:
         self.serving, self.no_model, self._engine = serving, NO_MODEL, engine
         self._before: list[tuple[float, Serving]] = []  # until when each was served
-        self._metrics, self._observe = metrics or Metrics(), observe
+        self._metrics, self._observe, self._add = metrics or Metrics(), observe, count
         self._shadows = shadows
         self._lock, self._uses = Lock(), Counter[Serving]()
         self._small: list[Pending] = []
@@ -313,6 +316,7 @@ class Service:
         kept: list[tuple[Pending, Kept]] = []
         cells: list[tuple[Pending, int]] = []
         parts: list[tuple[Pending, RowRange]] = []
+        rejected: Counter[Pending] = Counter()
         for part, decisions in ruling.decided:
             places = part.places.tolist()
             ids = [parsed.ids[place] for place in places]
@@ -325,6 +329,7 @@ class Service:
                 answers[places[row]] = {**(answers[places[row]] or {}), "outside": names}
             owners = np.searchsorted(ends, part.places, side="right")
             whose = [jobs[owner] for owner in owners.tolist()]
+            rejected.update(jobs[owner] for owner in owners[decisions.rejected].tolist())
             senders = [job.sender for job in whose]
             if isinstance(decisions, ObservedDecisions):
                 cells += zip(whose, decisions.cells.tolist(), strict=True)
@@ -344,7 +349,7 @@ class Service:
             )
             outcomes = Counter(map(_OUTCOME, filter(None, answers[start:end])))
             job.tally = AnswerCounts(model.digest, outcomes, len(problems))
-            job.offered = None
+            job.rejected, job.offered = rejected[job], None
             if compares:
                 job.offered = Offered(answered, start, job.sender, job.objects, len(job.body))
             start = end
@@ -402,6 +407,9 @@ class Service:
                 cells = [cell for job in own for cell in job.cells]
                 parts = [part for job in own for part in job.parts]
                 self._observe(serving.deployment, cells, serving.model.watched, parts)
+            if answered and serving.deployment is not None:
+                decided = sum(sum(job.tally.outcomes.values()) for job in own if job.tally is not None)
+                self._add(serving.deployment, decided, sum(job.rejected for job in own))
             if answered and self._shadows is not None:
                 with suppress(Exception):  # a shadow must not break an answer
                     self._shadows.offer([job.offered for job in own if job.offered is not None])

@@ -1,0 +1,179 @@
+"""Days: what was decided, labelled and waiting, and what monitors said, so that pages read few rows.
+
+All of it can be read from other tables as well, except what was decided and how many items waited: these are
+counted from now on.
+"""
+
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+works_from = "0001"
+
+# A row belongs to one process, day and deployment, and is replaced as a whole by a larger one.
+_DECIDED = """
+CREATE TABLE decided_day (
+    day date NOT NULL,
+    deployment bigint NOT NULL,
+    process uuid NOT NULL,
+    objects bigint NOT NULL,
+    rejected bigint NOT NULL,
+    PRIMARY KEY (day, deployment, process)
+);
+"""
+_NO_DECIDED = "DROP TABLE decided_day"
+
+# What the monitors of a deployment said last on a day: the evidence of drift, and the error of the audit.
+_MONITORED = """
+CREATE TABLE monitor_day (
+    deployment bigint NOT NULL,
+    day date NOT NULL,
+    log_value double precision,
+    labels bigint,
+    wrong bigint,
+    unclear bigint,
+    low double precision,
+    high double precision,
+    PRIMARY KEY (deployment, day)
+);
+-- So that it is computed again, and stored here.
+UPDATE monitor SET audited = NULL;
+"""
+_NO_MONITORED = "DROP TABLE monitor_day"
+
+# How many items waited when a day was last looked at, and for how many seconds the oldest one.
+_WAITING = """
+CREATE TABLE waiting_day (
+    day date PRIMARY KEY,
+    waiting bigint NOT NULL,
+    oldest double precision,
+    taken_at timestamptz NOT NULL
+);
+"""
+_NO_WAITING = "DROP TABLE waiting_day"
+
+# The last comparison of each shadow with the model that decides.
+_COMPARED = """
+CREATE TABLE compared (
+    shadow bigint PRIMARY KEY,
+    active integer NOT NULL,
+    found jsonb NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now()
+);
+"""
+_NO_COMPARED = "DROP TABLE compared"
+
+# Of each item, its last action counts on its day, if that is a label: `labels` of people, those of them on
+# rejected objects that the detector had answered otherwise (`caught`), those that nobody gave (`inferred`)
+# and those of other systems (`outside`). Whoever takes a label back, or replaces it, subtracts it from its
+# own day. Labels up to `work_from` were not counted, so they are not subtracted either.
+#
+# `seconds` are those between an analyst's actions, at most ten minutes each; a claim begins anew. So the last
+# rows have names. Rows are only added, so that nobody waits for a lock; a gate replaces them by their sums
+# every minute, and drops names that are not needed any more.
+#
+# The correlated counts read one row by an index each. As joins or EXISTS, the planner might read a whole
+# table for few labels.
+_WORK = """
+CREATE TABLE work (
+    day date NOT NULL,
+    author text NOT NULL DEFAULT '',
+    labels bigint NOT NULL DEFAULT 0,
+    caught bigint NOT NULL DEFAULT 0,
+    inferred bigint NOT NULL DEFAULT 0,
+    outside bigint NOT NULL DEFAULT 0,
+    seconds double precision NOT NULL DEFAULT 0,
+    last_at timestamptz
+);
+CREATE INDEX work_day ON work (day, author);
+CREATE TABLE work_from (
+    label bigint NOT NULL,
+    day date NOT NULL
+);
+
+CREATE FUNCTION count_labels() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER AS $$ BEGIN
+    INSERT INTO work (day, labels, caught, inferred, outside)
+    SELECT day, coalesce(sum(sign) FILTER (WHERE how = 'person'), 0),
+        coalesce(sum(sign) FILTER (WHERE caught), 0),
+        coalesce(sum(sign) FILTER (WHERE how = 'inferred'), 0),
+        coalesce(sum(sign) FILTER (WHERE how = 'outside'), 0)
+    FROM (
+        SELECT (written_at AT TIME ZONE 'UTC')::date AS day, sign, how, how = 'person' AND (
+            SELECT count(*) FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
+            WHERE item.id = changed.item AND payload.id = changed.item AND NOT payload.accepted
+                AND payload.label <> changed.label
+                AND changed.label IN (SELECT jsonb_array_elements_text(model.classes))
+        ) > 0 AS caught
+        FROM (
+            SELECT changed.*, CASE
+                WHEN (SELECT count(*) FROM inferred WHERE inferred.label = changed.id) > 0 THEN 'inferred'
+                WHEN given OR (SELECT count(*) FROM outside_label WHERE action = changed.id) > 0
+                    THEN 'outside'
+                ELSE 'person' END AS how
+            FROM (
+                SELECT 1 AS sign, id, item, label, written_at,
+                    coalesce(current_setting('transcendent.outside', true), '') = 'on' AS given
+                FROM added WHERE action = 'label'
+                UNION ALL
+                SELECT -1, was.id, was.item, was.label, was.written_at, false
+                FROM added CROSS JOIN LATERAL (
+                    SELECT * FROM label WHERE label.item = added.item AND label.id < added.id
+                    ORDER BY label.id DESC LIMIT 1
+                ) AS was WHERE was.action = 'label' AND was.id > (SELECT work_from.label FROM work_from)
+            ) AS changed
+        ) AS changed
+    ) AS counted
+    GROUP BY day;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION count_seconds() RETURNS trigger LANGUAGE plpgsql
+SECURITY DEFINER AS $$ BEGIN
+    IF coalesce(current_setting('transcendent.outside', true), '') = 'on' THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO work (day, author, seconds, last_at)
+    SELECT today, author, least(600, greatest(0, coalesce(extract(epoch FROM now() - (
+        SELECT max(last_at) FROM work WHERE work.author = worked.author AND day >= today - 1)), 0))), now()
+    FROM (
+        SELECT DISTINCT author, (now() AT TIME ZONE 'UTC')::date AS today FROM added
+        WHERE action IN ('label', 'skip', 'undo', 'opinion') AND author <> 'gate'
+    ) AS worked;
+    RETURN NULL;
+END $$;
+
+DO $$ DECLARE function text; BEGIN
+    FOREACH function IN ARRAY ARRAY['count_labels', 'count_seconds'] LOOP
+        EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', function, current_schema());
+    END LOOP;
+END $$;
+
+-- This waits for labels that are being written, so that the number below is the last one before.
+CREATE TRIGGER count_labels AFTER INSERT ON label REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION count_labels();
+CREATE TRIGGER count_seconds AFTER INSERT ON label REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION count_seconds();
+CREATE TRIGGER count_seconds AFTER INSERT ON opinion REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION count_seconds();
+INSERT INTO work_from SELECT coalesce(max(id), 0), (now() AT TIME ZONE 'UTC')::date FROM label;
+"""
+_NO_WORK = """
+DROP TRIGGER count_seconds ON opinion;
+DROP TRIGGER count_seconds ON label;
+DROP TRIGGER count_labels ON label;
+DROP FUNCTION count_seconds, count_labels;
+DROP TABLE work, work_from;
+"""
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    for sql in (_DECIDED, _MONITORED, _WAITING, _COMPARED, _WORK):
+        op.execute(sql)
+
+
+def downgrade() -> None:
+    """Drop the tables and their contents."""
+    for sql in (_NO_WORK, _NO_COMPARED, _NO_WAITING, _NO_MONITORED, _NO_DECIDED):
+        op.execute(sql)

@@ -1,0 +1,199 @@
+"""The verdict of the wall: one sentence, made by rules from the state, and four questions with answers."""
+
+import math
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from transcendent._utils.text import as_percent, counted
+from transcendent.gate.folding import THRESHOLD
+from transcendent.gate.pages.sparklines import Chart, sparkline
+from transcendent.gate.pages.state import DAYS, FEW, Moving, Right, Wall
+from transcendent.gate.processes import LIVE
+
+_NO_MODEL = "No model decides yet: an operator adds one and promotes it."
+_TIES = {  # what joins the two halves: bad news after bad news is no surprise
+    ("moving", "right"): ", but ",
+    ("moving", "harm"): ", and ",
+    ("calm", "right"): ", and ",
+    ("calm", "harm"): ", but ",
+}
+
+
+class Tile(NamedTuple):
+    """A question with its answer, what that is measured by, and thirty days; ``tone`` is a class of style."""
+
+    question: str
+    answer: str
+    detail: str
+    tone: str
+    chart: Markup
+
+
+def verdict(wall: Wall) -> str:
+    """Return one sentence: whether the world moves, whether accepted answers are right, what to do first."""
+    if wall.active is None:
+        return _NO_MODEL
+    moving, right = wall.moving.standing, wall.right.standing
+    first = _moving_in_words(wall.moving)
+    second = _right_in_words(wall.right)
+    to_do = _to_do(wall)
+    tie = _TIES.get((moving, right), "; ")
+    return f"{first}{tie}{second}{f'; {to_do}' if to_do else ''}."
+
+
+def tone(wall: Wall) -> str:
+    """Return the class of style of the verdict: the worst of what it says."""
+    if wall.active is None:
+        return "plain"
+    if wall.right.standing == "harm":
+        return "bad"
+    if wall.moving.standing == "moving" or _to_do(wall):
+        return "warn"
+    return "good" if (wall.moving.standing, wall.right.standing) == ("calm", "right") else "plain"
+
+
+def _moving_in_words(moving: Moving) -> str:
+    if moving.since is not None:
+        return f"New kinds of objects have been arriving since {long_day(moving.since)}"
+    if moving.standing == "calm":
+        return "Nothing shows that the world has moved"
+    return "It is not known yet whether the world is moving"
+
+
+def _right_in_words(right: Right) -> str:
+    limit = "" if right.promised is None else f" the promised {as_percent(right.promised)}"
+    return {
+        "harm": f"more accepted answers are wrong than{limit or ' was promised'}",
+        "unpromised": "no limit on wrong answers is set, so nobody watches whether accepted ones are right",
+        "unknown": "no audited answer counts yet, so nobody knows whether accepted ones are right",
+        "unsure": f"too few accepted answers are audited to say whether they keep{limit}",
+        "right": "the answers that are accepted are still right",
+    }[right.standing]
+
+
+def _to_do(wall: Wall) -> str:
+    """Return what most needs somebody, empty if nothing does."""
+    new = {each["kind"] for each in wall.alarms if each["acknowledged_at"] is None}
+    down = sum(not each["up"] for each in wall.gates)
+    if down:
+        return f"{down} of {counted(len(wall.gates), 'gate')} not heard of for {LIVE:g} seconds"
+    if "settling" in new:
+        return "settling has stopped, since too many of its labels were wrong"
+    if wall.rejecting.alarm is not None:
+        return "more is rejected than calibration explains"
+    if wall.keeping.standing == "idle":
+        return "nobody labels what waits"
+    if wall.keeping.standing == "behind":
+        return "analysts do not keep up with what waits"
+    if any((each.compared or {}).get("better") == "shadow" for each in wall.models):
+        return "a shadow that is right more often is ready to be promoted"
+    return ""
+
+
+def tiles(wall: Wall) -> list[Tile]:
+    """Return the four questions."""
+    return [_moving(wall), _right(wall), _rejecting(wall), _keeping(wall)]
+
+
+def _moving(wall: Wall) -> Tile:
+    moving, end = wall.moving, wall.now.date()
+    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), "Alarm at")
+    limit = f"alarm at {THRESHOLD:g}: a false alarm is at most {1 / THRESHOLD:.0%} likely, ever"
+    known = "" if moving.evidence is None else f"evidence {evidence(moving.evidence)}; "
+    answer, look = {
+        "moving": (f"Since {'' if moving.since is None else long_day(moving.since)}", "bad"),
+        "calm": ("Not that we can see", "good"),
+        "unknown": ("Not known yet", "plain"),
+    }[moving.standing]
+    detail = known + limit
+    if moving.standing == "unknown":
+        why = f"{moving.objects:,} of {FEW} objects that are needed" if moving.problem is None else ""
+        detail = moving.problem or f"{why}; {limit}"
+    return Tile("Is the world moving?", answer, detail, look, sparkline(chart))
+
+
+def _right(wall: Wall) -> Tile:
+    right = wall.right
+    chart = Chart(right.days, wall.now.date(), DAYS, share, right.promised, "Promised", 0.01)
+    answer, look = "Not known yet", "plain"
+    if right.labels:
+        answer = f"{share(right.wrong / right.labels)} wrong"
+        look = {"harm": "bad", "right": "good"}.get(right.standing, "plain")
+    elif right.standing == "harm":
+        answer, look = "No: see the alarm", "bad"
+    return Tile("Are accepted answers still right?", answer, band_in_words(right), look, sparkline(chart))
+
+
+def band_in_words(right: Right) -> str:
+    """Return the interval of the error, what it is from, and the limit."""
+    if right.promised is None and not right.labels:
+        return "no limit is promised: set promised_error, such as promised_error = 0.02, and audit"
+    limit = "no limit is promised" if right.promised is None else f"promised at most {share(right.promised)}"
+    if not right.labels:
+        return f"no audited answer of a day that is over has a label yet; {limit}"
+    unclear = f", {right.unclear:,} of them unclear" if right.unclear else ""
+    return (
+        f"between {share(right.low)} and {share(right.high)}, from {right.labels:,} audited{unclear}; {limit}"
+    )
+
+
+def _rejecting(wall: Wall) -> Tile:
+    found = wall.rejecting
+    limit, name = (found.expected, "Calibration explains at most")
+    if found.budget is not None:
+        limit, name = found.budget, "Budget"
+    chart = Chart(found.days, wall.now.date(), DAYS, share, limit, name, 0.01)
+    said = "no budget is set" if limit is None else f"{name[:1].lower()}{name[1:]} {share(limit)}"
+    answer, detail = "Not known yet", f"nothing was decided in 7 days; {said}"
+    if found.objects:
+        answer = share(found.rejected / found.objects)
+        detail = f"{said}; {found.rejected:,} of {found.objects:,} in 7 days"
+    look = "plain" if found.alarm is None else "bad"
+    return Tile("How much is rejected?", answer, detail, look, sparkline(chart))
+
+
+def _keeping(wall: Wall) -> Tile:
+    keeping, week = wall.keeping, wall.keeping.week
+    chart = Chart(keeping.days, wall.now.date(), DAYS, lambda n: f"{n:,.0f} waiting", None, "", 10)
+    answer = f"{keeping.waiting:,} wait" if keeping.waiting else "Nothing waits"
+    oldest = "" if keeping.oldest is None else f"oldest {span(keeping.oldest)}; "
+    pace = ""
+    if keeping.waiting and keeping.backlog is not None:
+        pace = f", {span(86_400 * keeping.backlog)} of work at this pace (limit 7 days)"
+    since = "7 days" if keeping.counted_days >= 7 else counted(keeping.counted_days, "day")
+    hours = f"{week.hours:.1f} analyst hours"
+    detail = f"{oldest}{counted(week.labels, 'label')} in {since}, {hours}{pace}"
+    look = {"up": "good", "behind": "warn", "idle": "warn"}[keeping.standing]
+    return Tile("Do analysts keep up?", answer, detail, look, sparkline(chart))
+
+
+def evidence(log_value: float) -> str:
+    """Return evidence as a number that people can read."""
+    if log_value < math.log(0.05):
+        return "<0.1"
+    if log_value < math.log(1e6):
+        value = math.exp(log_value)
+        return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+    return f"10^{log_value / math.log(10):.0f}"
+
+
+def share(value: float) -> str:
+    """Return a share in percent, with a digit after the point below 10."""
+    if 0 < value < 0.0005:
+        return "<0.1%"
+    return f"{value:.1%}" if value < 0.0995 and value else f"{value:.0%}"
+
+
+def span(seconds: float) -> str:
+    """Return a time in words: the largest unit of which there is one."""
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return counted(round(seconds / size), name)
+    return counted(round(seconds), "second")
+
+
+def long_day(of: datetime) -> str:
+    """Return a day such as 3 November."""
+    return f"{of.astimezone(UTC):%-d %B}"
