@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any
 
 import httpx2
+import threadpoolctl
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,7 +26,7 @@ from transcendent.gate.access import Tokens
 from transcendent.gate.campaigns import Grouping
 from transcendent.gate.client import GateClient
 from transcendent.gate.database import connect, migrate
-from transcendent.gate.demo_history import ANALYSTS, Apps, write_history
+from transcendent.gate.demo_history import ANALYSTS, PROMISED, Apps, write_history
 from transcendent.gate.deployments import Deployment, deploy
 from transcendent.gate.learning import SHADOW, ToLearn, learn
 from transcendent.gate.model import Model
@@ -36,7 +37,7 @@ from transcendent.gate.shadows import shadow
 from transcendent.gate.stored import add, find
 from transcendent.gate.throwaway import DemoError, KeptProcess, free_port, start_server
 
-_SETTINGS: dict[str, Any] = {"audit": 0.05, "budget": 0.1}
+_SETTINGS: dict[str, Any] = {"audit": 0.1, "budget": 0.1}
 _TOML = """
 data = {{ file = "{table}", label = "label", time = "first_seen", id = "sha256" }}
 detector = {{ class = "sklearn.svm.LinearSVC", C = 0.1 }}
@@ -68,7 +69,8 @@ def run(
     warnings.simplefilter("ignore")  # detectors would warn about every row, as in a gate
     for each in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.default_int_handler)
-    with suppress(KeyboardInterrupt), ExitStack() as stack:
+    os.environ["OMP_NUM_THREADS"] = "1"  # of the gate; more would wait for each other on a busy machine
+    with suppress(KeyboardInterrupt), threadpoolctl.threadpool_limits(1), ExitStack() as stack:
         short = "/tmp" if Path("/tmp").is_dir() else None  # the path of a socket has at most 103 characters
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="transcendent-demo-", dir=short))
@@ -97,7 +99,10 @@ class Demo:
         self, database: str | None, port: int | None, data: Path, days: int, drift_after: float
     ) -> "Live":
         """Start a gate with a history."""
-        url = self._start_server(data) if database is None else database
+        url = database
+        if url is None:
+            server, url = start_server(self._folder, data / "data")
+            self._start(server)
         engine = connect(url)
         self._stack.callback(engine.dispose)
         if database is not None:
@@ -135,11 +140,6 @@ class Demo:
         self._processes.append(process)
         self._stack.callback(process.close)
 
-    def _start_server(self, data: Path) -> str:
-        server, url = start_server(self._folder, data / "data")
-        self._start(server)
-        return url
-
     def _fit(self, apps: Apps) -> Experiment:
         """Write a table of apps and an experiment about it, and fit that."""
         table = self._folder / "apps.parquet"
@@ -155,7 +155,7 @@ class Demo:
         settings = {
             "database": url,
             "port": port,
-            "promised_error": 0.1,
+            "promised_error": PROMISED,
             "reference": self._folder / "apps.parquet",
             "reference_time": "first_seen",
             "log_level": "warning",
@@ -219,8 +219,13 @@ class Live:
 
     def start(self) -> None:
         """Start to send, to label, to group and to learn."""
-        work = [(0.0, 1.0, self._send), (6.0, 60.0, self._group), (10.0, _LEARN_EVERY, self._learn)]
-        work += [(3.0, 6.0, partial(self._analyse, each)) for each in self._analysts]
+        work: list[tuple[float, float, Callable[[], object]]]
+        work = [
+            (0.0, 1.0, self._send),
+            (6.0, 60.0, self._grouping.regroup),
+            (10.0, _LEARN_EVERY, self._learn),
+        ]
+        work += [(3.0, 3.0, partial(self._analyse, each)) for each in self._analysts]
         for each in work:
             Thread(target=self._repeat, args=each, daemon=True).start()
 
@@ -234,7 +239,7 @@ class Live:
         self._stopped.set()
         self._grouping.stop()
 
-    def _repeat(self, begins: float, every: float, work: Callable[[], None]) -> None:
+    def _repeat(self, begins: float, every: float, work: Callable[[], object]) -> None:
         """Repeat work; what fails is tried again, since others may do the same at once."""
         wait = begins
         while not self._stopped.wait(wait):
@@ -254,9 +259,6 @@ class Live:
         if analyst.counts()["waiting"] > _ENOUGH:
             for each in analyst.claim()["items"]:
                 analyst.resolve(each["id"], self._apps.said(each["object_id"]))
-
-    def _group(self) -> None:
-        self._grouping.regroup()
 
     def _learn(self) -> None:
         """Learn from all labels; the result is a shadow of all traffic, in place of the last one."""

@@ -12,7 +12,10 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent._utils.arrays import FloatArray
 from transcendent.datasets import make_stream
+from transcendent.gate.auditing import harm_in
+from transcendent.gate.days import DecidedDays
 from transcendent.gate.deployments import Deployment
+from transcendent.gate.folding import error_of
 from transcendent.gate.intake import audit_secret, keep, to_keep
 from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
@@ -21,6 +24,8 @@ from transcendent.gate.serving import Serving, ServingMaker
 from transcendent.monitoring.drift import ObservedDecisions
 
 ANALYSTS = ("analyst-1", "analyst-2")
+PROMISED = 0.15
+"""The largest acceptable share of wrong answers among the accepted ones."""
 _DAY, _PER_DAY = 86_400.0, 80
 _LATE = 10  # days: campaigns begin then, and nobody has labelled them yet
 _WAIT = 0.15  # share of other items of these days that nobody has labelled yet
@@ -52,8 +57,24 @@ WITH chosen AS (
 INSERT INTO label (item, action, label, author, written_at)
 SELECT id, 'label', label, author, to_timestamp(at) FROM chosen ORDER BY at
 """
+# What a gate adds up once a day, or a minute: for labels, 45 seconds each.
+_DAY_ENDS = """
+WITH day AS (
+    SELECT (to_timestamp(:at) AT TIME ZONE 'UTC')::date AS day
+), waited AS (
+    INSERT INTO waiting_day (day, waiting, taken_at)
+    SELECT day, (SELECT count(*) FROM item WHERE state = 0), to_timestamp(:at) FROM day ON CONFLICT DO NOTHING
+), worked AS (
+    INSERT INTO work (day, seconds) SELECT day, 45 * :given FROM day
+)
+INSERT INTO monitor_day (deployment, day, labels, wrong, unclear, low, high)
+SELECT :deployment, day, :labels, :wrong, :unclear, :low, :high FROM day
+ON CONFLICT (deployment, day) DO UPDATE SET labels = excluded.labels, wrong = excluded.wrong,
+    unclear = excluded.unclear, low = excluded.low, high = excluded.high
+"""
 _DEPLOYED = """
-WITH added AS (UPDATE artifact SET added_at = to_timestamp(:at)),
+WITH counted AS (UPDATE work_from SET day = (to_timestamp(:at) AT TIME ZONE 'UTC')::date),
+    added AS (UPDATE artifact SET added_at = to_timestamp(:at)),
     used AS (UPDATE model SET first_used = to_timestamp(:at))
 UPDATE deployment SET made_at = to_timestamp(:at)
 """
@@ -159,17 +180,21 @@ def write_history(
     have labelled most of them. ``drift_at`` is when the drift begins.
     """
     now, clock = time.time(), [0.0]
-    minutes = Minutes(engine, uuid4(), lambda: clock[0])
+    own = engine, uuid4(), lambda: clock[0]
+    counts = Minutes(*own), DecidedDays(*own)
     serving = ServingMaker(engine, engine, audit_secret(engine), None)(deployed, model)
     with engine.begin() as connection:
         connection.execute(text(_DEPLOYED), {"at": now - (days + 1) * _DAY})
     try:
         for at in np.linspace(now - days * _DAY, now - 600, days).tolist():
             clock[0] = at
-            kept = _decide(engine, serving, minutes, apps.arrive(_PER_DAY, at, drifted=at >= drift_at))
+            kept = _decide(engine, serving, counts, apps.arrive(_PER_DAY, at, drifted=at >= drift_at))
             with engine.begin() as connection:
                 connection.execute(text(_RECEIVED), {"at": at, "ids": list(kept)})
-                _label(connection, apps, kept, at, (now - at) / _DAY)
+                given = _label(connection, apps, kept, at, (now - at) / _DAY)
+                error = error_of(harm_in(connection, deployed.id, PROMISED))
+                ends = {"at": at, "given": given, "deployment": deployed.id}
+                connection.execute(text(_DAY_ENDS), {**ends, **error})
             for name in kept if at > now - _LATE * _DAY else ():
                 apps.follow(name)
     finally:
@@ -178,29 +203,35 @@ def write_history(
 
 
 def _decide(
-    engine: Engine, serving: Serving, minutes: Minutes, objects: list[dict[str, Any]]
+    engine: Engine, serving: Serving, counts: tuple[Minutes, DecidedDays], objects: list[dict[str, Any]]
 ) -> dict[str, bool]:
     """Decide objects as a gate does; return the ids of those that are kept, and whether they are accepted."""
     parsed = serving.model.read(objects)
-    (group,), ids, senders = parsed.groups, parsed.ids, ["store"] * len(objects)
-    decisions, cutoff = serving.model.decide(group.rows), None
-    if serving.deployment is not None and isinstance(decisions, ObservedDecisions):
-        sample = RowRange(group.rows, 0, len(objects)).sample(ids[0])
-        minutes.add(serving.deployment, decisions.cells.tolist(), serving.model.watched, [sample])
-        minutes.flush()
+    (group,), ids, (minutes, days) = parsed.groups, parsed.ids, counts
+    observed = decisions = serving.model.decide(group.rows)
+    cutoff, deployment = None, serving.deployment or 0
     if serving.traffic is not None:
-        ruling = serving.traffic.rule([("store", len(objects))], [(group, decisions)])
+        ruling = serving.traffic.rule([("store", len(ids))], [(group, decisions)])
         serving.traffic.finish(ruling.counted)
         serving.traffic.move()
         ((_, decisions),), cutoff = ruling.decided, ruling.cutoff
-    given = serving.number, serving.draw, ids, senders, group.rows, decisions, cutoff
+    if isinstance(observed, ObservedDecisions):
+        rows = RowRange(group.rows, 0, len(ids)).sample(ids[0])
+        minutes.add(deployment, observed.cells.tolist(), serving.model.watched, [rows])
+    days.add(deployment, len(ids), int(decisions.rejected.sum()))
+    for each in counts:
+        each.flush()
+    given = serving.number, serving.draw, ids, ["store"] * len(ids), group.rows, decisions, cutoff
     kept = to_keep(*given, origins=parsed.origins)
     keep(engine, list(kept.values()))
     return {ids[place]: bool(decisions.accepted[place]) for place in kept}
 
 
-def _label(connection: Connection, apps: Apps, kept: dict[str, bool], at: float, age: float) -> None:
-    """Let analysts label what was kept some days ago: nothing of the last day, no late campaigns."""
+def _label(connection: Connection, apps: Apps, kept: dict[str, bool], at: float, age: float) -> int:
+    """Let analysts label what was kept some days ago: nothing of the last day, no late campaigns.
+
+    Returns the number of labels.
+    """
     rng = np.random.default_rng(int(age))
     chosen = [
         name
@@ -214,6 +245,7 @@ def _label(connection: Connection, apps: Apps, kept: dict[str, bool], at: float,
         "ats": (at + rng.uniform(600, 0.9 * _DAY, len(chosen))).tolist(),
     }
     connection.execute(text(_LABEL), given)
+    return len(chosen)
 
 
 def _iso(at: float) -> str:

@@ -72,7 +72,7 @@ def start_server(folder: Path, data: Path) -> tuple[KeptProcess, str]:
     """
     binaries, user = find_binaries(), _server_user()
     for each in (folder, data):
-        each.mkdir(mode=0o700, exist_ok=True)
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chown(each, *(user or (-1, -1)))
     options = ("--auth=trust", "--username=demo", "--encoding=UTF8", "--locale=C", "--no-sync")
     initialise = [f"{binaries}/initdb", "-D", str(data), *options]
