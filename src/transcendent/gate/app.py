@@ -46,7 +46,7 @@ from transcendent.gate.minutes import Minutes
 from transcendent.gate.model import Model
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
-from transcendent.gate.pages import desk
+from transcendent.gate.pages import desk, promoting, wall
 from transcendent.gate.pages.sessions import Sessions
 from transcendent.gate.pages.web import PageRoute, error_page, headers_of, pages
 from transcendent.gate.processes import EVERY, LIVE, Process
@@ -108,7 +108,7 @@ def create_app(settings: GateSettings, model: Model | None) -> "RequestMiddlewar
     )
     app.state.settings, app.state.model, app.state.metrics = settings, model, Metrics()
     app.include_router(router)
-    for each in (pages, desk.router):
+    for each in (pages, desk.router, wall.router, promoting.router):
         app.include_router(each)
     others = (RefusedError, SQLAlchemyError, RequestValidationError, StarletteHTTPException, Exception)
     for kind in (*_STATUS, *others):
@@ -151,7 +151,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.warning("months run out", detail=warning)
     resume_order(engine)
     declare_fields(engine, settings.deletable_context)
-    process = Process(engines.beating)
+    process = Process(engines.beating, metrics.slowest_percent)
     minutes, days = Minutes(engines.following, process.id), DecidedDays(engines.following, process.id)
     comparisons = Comparisons(engines.following, process.id)
     shadows = Shadows(shadow_secret(engine), comparisons, metrics)
@@ -184,6 +184,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.outside = OutsideLabels(engine, settings.labels)
     app.state.tokens = Tokens(engines.looking_up) if settings.tokens == "required" else None
     app.state.sessions = Sessions(engine) if settings.tokens == "required" else None
+    app.state.promotions = promoting.Promotions(engine)
     app.state.readiness = Readiness(service, engines.probing, tokens=app.state.tokens is not None)
     items = Quarantine(engines.probing)
     metrics.refresh.append(lambda: _observe(metrics, service, app.state.readiness, items, engines.probing))

@@ -1,4 +1,4 @@
-"""What a gate decided, by day and deployment: how many objects, and how many of them it rejected.
+"""What gates decided, by day and deployment: how many objects, and how many of them they rejected.
 
 Requests only add to counts in memory; every few seconds they are flushed to the database. A row belongs to
 one process, day and deployment, and is replaced as a whole by a larger one, so a flush may be repeated.
@@ -6,11 +6,11 @@ one process, day and deployment, and is replaced as a whole by a larger one, so 
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from uuid import UUID
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
 EVERY = 5.0  # seconds between flushes: a process that is killed loses the counts of as many
 _MAX_HELD = 60  # days and deployments with counts that are held while the database is away
@@ -23,6 +23,17 @@ VALUES (CAST('1970-01-01' AS date) + CAST(:day AS int), :deployment, :process, :
 ON CONFLICT (day, deployment, process) DO UPDATE
 SET objects = excluded.objects, rejected = excluded.rejected WHERE excluded.objects > known.objects
 """
+
+# The time of an analyst begins anew, see `migrations/versions/v0005_days.py`.
+_BEGIN = """
+INSERT INTO work (day, author, last_at) VALUES ((now() AT TIME ZONE 'UTC')::date, :who, now())
+"""
+
+
+def begin_work(connection: Connection, who: str, items: Sequence[int]) -> None:
+    """Note that an analyst has begun to look at items that were claimed."""
+    if items:
+        connection.execute(text(_BEGIN), {"who": who})
 
 
 class DecidedDays:

@@ -6,6 +6,7 @@ at most once a second, and are the same at every gate.
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ TIERS = ("audit", "rejected", "skipped", "copy")
 ALARMS = ("drift", "rejections", "harm", "settling")
 _DIGITS = 12  # of a model's digest
 _DECISIONS = ("/v1/decisions", (200, 422, 503))
+_RECENT, _FEW = 1000, 100  # requests that `slowest_percent` is of, and below which it is not known
 
 _REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -58,6 +60,7 @@ class Metrics:
         self._clock, self._known_until, self._lock = clock, -math.inf, Lock()
         self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._outcomes: dict[tuple[str, Any, bool], Counter] = {}
+        self._recent: deque[float] = deque(maxlen=_RECENT)
         ProcessCollector(registry=self.registry)
         self._make_counters()
         self._make_gauges()
@@ -146,6 +149,13 @@ class Metrics:
         requests, durations = self._routes.get((route, status)) or self._route(route, status)
         requests.inc()
         durations.observe(seconds)
+        if route == _DECISIONS[0]:
+            self._recent.append(seconds)
+
+    def slowest_percent(self) -> float | None:
+        """Return the seconds that 99% of the last requests for decisions did not exceed (p99)."""
+        recent = sorted(self._recent.copy())
+        return recent[math.ceil(0.99 * len(recent)) - 1] if len(recent) >= _FEW else None
 
     def _route(self, route: str, status: int) -> tuple[Counter, Histogram]:
         found = self._requests.labels(route, str(status)), self._request_seconds.labels(route)

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
+from transcendent.gate.days import begin_work
 from transcendent.gate.quarantine import (
     MAX_CLAIMED,
     Claimed,
     ConflictError,
     LabelError,
     Quarantine,
-    begin_work,
     last_action,
     locked_item,
 )

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,10 +14,10 @@ EVERY = 1.0  # seconds between heartbeats
 LIVE = 10.0  # seconds without a heartbeat after which a process counts as dead
 
 _BEAT = """
-INSERT INTO process (id, host, pid, version, deployment, loaded, problem)
-VALUES (:id, :host, :pid, :version, :deployment, :loaded, :problem)
+INSERT INTO process (id, host, pid, version, deployment, loaded, problem, p99)
+VALUES (:id, :host, :pid, :version, :deployment, :loaded, :problem, :p99)
 ON CONFLICT (id) DO UPDATE SET deployment = excluded.deployment, loaded = excluded.loaded,
-    problem = excluded.problem, seen_at = now()
+    problem = excluded.problem, p99 = excluded.p99, seen_at = now()
 """
 _LIVE = """
 SELECT id, host, pid, version, deployment, loaded, problem, started_at, seen_at FROM process
@@ -26,11 +26,11 @@ WHERE seen_at > now() - make_interval(secs => :seconds) ORDER BY started_at, id
 
 
 class Process:
-    """This process, as the database knows it."""
+    """This process, as the database knows it. ``p99`` returns the seconds of its slow answers, if known."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, p99: Callable[[], float | None] = lambda: None) -> None:
         self.id: UUID = uuid4()
-        self._engine = engine
+        self._engine, self._p99 = engine, p99
 
     def beat(self, deployment: int | None, loaded: Sequence[int], problem: str | None = None) -> None:
         """Say that the process lives, what it serves, and what it has loaded or could not load."""
@@ -42,6 +42,7 @@ class Process:
             "deployment": deployment,
             "loaded": list(loaded),
             "problem": problem,
+            "p99": self._p99(),
         }
         with self._engine.begin() as connection:
             connection.execute(text(_BEAT), given)

@@ -56,6 +56,24 @@ class Promoted(NamedTuple):
     gates: int
 
 
+class Plan(NamedTuple):
+    """What is to be deployed, and how."""
+
+    model: Known
+    action: str
+    settings: dict[str, Any]
+
+
+class Prepared(NamedTuple):
+    """A model that gates load: the number of that deployment, and what decided when it was made."""
+
+    number: int
+    plan: Plan
+    author: str
+    reason: str
+    before: Deployment | None
+
+
 def promote(
     engine: Engine,
     model: Known,
@@ -69,26 +87,44 @@ def promote(
 
     A deployment that somebody else makes meanwhile is not undone: this one is refused.
     """
-    DeploymentSettings.read(settings)
+    return complete(engine, prepare(engine, Plan(model, action, settings), author, reason), wait)
+
+
+def prepare(engine: Engine, plan: Plan, author: str, reason: str, over: int | None = None) -> Prepared:
+    """Let gates load a model; raise if another deployment decides than ``over``, if that is given."""
+    DeploymentSettings.read(plan.settings)
     with engine.begin() as connection:
+        connection.execute(text(LOCK))
         before = needed(connection).deciding
-        prepared = deploy(connection, model.number, "prepare", settings, author, reason)
+        if over is not None and (before is None or before.id != over):
+            raise DeploymentError("another deployment was made meanwhile: look at it, and try again.")
+        number = deploy(connection, plan.model.number, "prepare", plan.settings, author, reason)
+    return Prepared(number, plan, author, reason, before)
+
+
+def complete(engine: Engine, prepared: Prepared, wait: float) -> Promoted:
+    """Deploy a model once all gates have loaded it; raise if one cannot, or takes too long."""
+    model, action, settings = prepared.plan
     end = time.monotonic() + wait
     while True:
         with engine.begin() as connection:
             connection.execute(text(LOCK))
-            _check_unchanged(connection, before)
-            given = {"model": model.number, "seconds": LIVE}
-            following = connection.execute(text(_FOLLOWING), given).all()
+            _check_unchanged(connection, prepared.before)
+            following = gates_that_follow(connection, model.number)
             lacking = [each for each in following if not each.has_it]
             if not lacking:
                 _restart_counts(connection, model, settings)
-                number = deploy(connection, model.number, action, settings, author, reason)
+                number = deploy(connection, model.number, action, settings, prepared.author, prepared.reason)
                 return Promoted(number, model, action, settings, len(following))
-        failed = [each for each in lacking if f"deployment {prepared}:" in (each.problem or "")]
+        failed = [each for each in lacking if f"deployment {prepared.number}:" in (each.problem or "")]
         if failed or time.monotonic() >= end:
             raise DeploymentError(_refusal(model, failed or lacking, len(following), wait))
         time.sleep(_EVERY)
+
+
+def gates_that_follow(connection: Connection, model: int) -> list[Any]:
+    """Return the processes that follow the deployments, and whether each has loaded a model."""
+    return list(connection.execute(text(_FOLLOWING), {"model": model, "seconds": LIVE}))
 
 
 def audit_now(connection: Connection, otherwise: float) -> float:
@@ -138,8 +174,14 @@ def _refusal(model: Known, lacking: list[Any], n: int, wait: float) -> str:
 def rollback(engine: Engine, author: str, reason: str, wait: float) -> Promoted:
     """Deploy the model and settings of the deployment before, which undoes the last promotion or rollback."""
     with engine.connect() as connection:
-        rows = connection.execute(text(_BEFORE)).all()
-        kept = [each.id for each in needed(connection).others]
+        plan = plan_before(connection)
+    return promote(engine, *plan, author, reason, wait)
+
+
+def plan_before(connection: Connection) -> Plan:
+    """Return what a rollback deploys; raise if there is nothing to return to."""
+    rows = connection.execute(text(_BEFORE)).all()
+    kept = [each.id for each in needed(connection).others]
     if len(rows) < 2:
         raise DeploymentError("there is no deployment before to return to.")
     before = rows[1]
@@ -148,7 +190,7 @@ def rollback(engine: Engine, author: str, reason: str, wait: float) -> Promoted:
             f"model {before.digest[:12]} was retired: promote a model with 'transcendent gate model promote'."
         )
     known = Known(before.model, before.digest, before.name, before.budget)
-    return promote(engine, known, before.action, before.settings, author, reason, wait)
+    return Plan(known, before.action, before.settings)
 
 
 def retire(engine: Engine, model: Known, author: str, reason: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
 from transcendent.errors import TranscendentError
+from transcendent.gate.days import begin_work
 from transcendent.gate.inferring import disprove, label_copies, remember, take_back
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED
 from transcendent.gate.item_features import features_of
@@ -77,10 +78,6 @@ FROM unnest(ARRAY[0, 1, 2, 3]::int2[]) AS tier, LATERAL (
 ) AS first
 """
 _OVER = "SELECT coalesce(sum(over), 0)::bigint FROM sender_day"
-# The time of an analyst begins anew, see `migrations/versions/v0005_days.py`.
-_BEGIN = """
-INSERT INTO work (day, author, last_at) VALUES ((now() AT TIME ZONE 'UTC')::date, :who, now())
-"""
 _GIVE_BACK = "UPDATE item SET holder = NULL, held_until = NULL WHERE id = ANY(:ids)"
 # MATERIALIZED: for ORDER BY with LIMIT the planner might read the latest items until enough of them match. A
 # sender must not learn which accepted objects were drawn for the audit, so it sees only those with a label.
@@ -417,12 +414,6 @@ def queue_in(connection: Connection) -> tuple[dict[int, int], dict[int, float]]:
     connection.execute(text(_BY_INDEX_IN_ORDER))
     ages = {tier: max(0.0, age) for tier, age in connection.execute(text(_OLDEST))}
     return {tier: n for state, tier, n in rows if state == 0}, ages
-
-
-def begin_work(connection: Connection, who: str, items: Sequence[int]) -> None:
-    """Note that an analyst has begun to look at items that were claimed."""
-    if items:
-        connection.execute(text(_BEGIN), {"who": who})
 
 
 def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:

@@ -63,6 +63,17 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("POST", "/sign-in/link"): None,
     ("POST", "/sign-out"): VIEWERS,
     ("GET", "/desk"): ANALYSTS,
+    ("GET", "/wall"): VIEWERS,
+    ("GET", "/wall/month/{month}"): VIEWERS,
+    ("GET", "/wall/alarms/{number}"): OPERATORS,
+    ("POST", "/wall/alarms/{number}"): OPERATORS,
+    ("GET", "/wall/promote/{digest}"): OPERATORS,
+    ("POST", "/wall/promote/{digest}"): OPERATORS,
+    ("GET", "/wall/roll-back"): OPERATORS,
+    ("POST", "/wall/roll-back"): OPERATORS,
+    ("GET", "/wall/retire/{digest}"): OPERATORS,
+    ("POST", "/wall/retire/{digest}"): OPERATORS,
+    ("GET", "/wall/promotions/{number}"): OPERATORS,
 }
 """Roles that may call a route; None means everybody. A route without a rule is always refused.
 

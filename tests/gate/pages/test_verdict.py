@@ -164,12 +164,12 @@ def chart(points, **given):
 
 
 def test_sparklines_break_where_days_are_unknown_and_say_what_they_show():
-    made = sparkline(chart(days(1, 2, None, 4, None, 3, 2), limit=3, limit_name="Alarm at"))
+    made = sparkline(chart(days(1, 2, None, 4, None, 3, 2), limit=3, limit_in_words="Alarm at 3"))
     assert isinstance(made, Markup)
     assert made.count("<polyline") == 3
     assert made.count('class="limit"') == 1
     assert "style=" not in made
-    said = "From 1 on 1 Nov to 2 on 7 Nov; highest 4 on 4 Nov. Alarm at: 3."
+    said = "From 1 on 1 Nov to 2 on 7 Nov; highest 4 on 4 Nov. Alarm at 3."
     assert f'aria-label="{said}"' in made
     assert in_words(chart([])) == "Nothing is known of the last 30 days."
     assert "<polyline" not in sparkline(chart([]))

@@ -22,7 +22,7 @@ class Chart(NamedTuple):
     days: int
     written: Callable[[float], str]
     limit: float | None = None
-    limit_name: str = "limit"
+    limit_in_words: str = ""
     least: float = 0.0  # the lowest value at the top of the axis, so that noise looks like noise
 
     @property
@@ -62,7 +62,7 @@ def sparkline(chart: Chart) -> Markup:
 def in_words(chart: Chart) -> str:
     """Return the same as a sentence."""
     shown = [each for each in chart.points if chart.first <= each.day <= chart.last]
-    limit = "" if chart.limit is None else f" {chart.limit_name}: {chart.written(chart.limit)}."
+    limit = f" {chart.limit_in_words}." if chart.limit_in_words else ""
     if not shown:
         return f"Nothing is known of the last {chart.days} days.{limit}"
     start, end = shown[0], shown[-1]

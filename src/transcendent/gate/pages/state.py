@@ -63,18 +63,21 @@ FROM alarm JOIN deployment ON deployment.id = alarm.deployment JOIN model ON mod
 """
 _ALARMS = f"""
 {_ALARM_ROWS} WHERE alarm.deployment = :deployment OR acknowledged_at IS NULL
-ORDER BY acknowledged_at IS NOT NULL, alarm.id DESC LIMIT {_MOST_ALARMS}
+ORDER BY alarm.deployment IS DISTINCT FROM :deployment, acknowledged_at IS NOT NULL, alarm.id DESC
+LIMIT {_MOST_ALARMS}
 """
+_ALARM = f"{_ALARM_ROWS} WHERE alarm.id = :number"
 _RAISED = f"{_ALARM_ROWS} WHERE raised_at >= :start AND raised_at < :end ORDER BY alarm.id"
 _GATES = """
-SELECT host, pid, version, process.deployment, digest AS model, action, problem, started_at, seen_at,
+SELECT host, pid, version, process.deployment, digest AS model, action, problem, p99, started_at, seen_at,
     seen_at > now() - make_interval(secs => :live) AS up
 FROM process LEFT JOIN deployment ON deployment.id = process.deployment
 LEFT JOIN model ON model.id = deployment.model
 WHERE seen_at > now() - make_interval(secs => :gone) ORDER BY host, started_at, process.id
 """
 _PROMOTED = """
-SELECT deployment.id, action, made_at, author, deployment.reason, digest AS model, name FROM deployment
+SELECT deployment.id, action, made_at, deployment.author, deployment.reason, digest AS model, name
+FROM deployment
 JOIN model ON model.id = deployment.model LEFT JOIN artifact ON artifact.model = model.id
 WHERE action IN ('active', 'observe', 'pinned') AND made_at >= :start AND made_at < :end
 ORDER BY deployment.id
@@ -283,6 +286,11 @@ def read_wall(connection: Connection, pinned: int | None, promised: float | None
         counted_from,
         _by_day([row for row in decided if row.day > now.date() - timedelta(days=WEEK)], "objects"),
     )
+
+
+def alarm_of(connection: Connection, number: int) -> dict[str, Any] | None:
+    """Return an alarm."""
+    return next(iter(_rows(connection, _ALARM, number=number)), None)
 
 
 def _rows(connection: Connection, sql: str, **given: Any) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from transcendent._utils.text import as_percent, counted
 from transcendent.gate.folding import THRESHOLD
-from transcendent.gate.pages.sparklines import Chart, sparkline
+from transcendent.gate.pages.sparklines import Chart, day, sparkline
 from transcendent.gate.pages.state import DAYS, FEW, Moving, Right, Wall
 from transcendent.gate.processes import LIVE
 
@@ -29,6 +29,7 @@ class Tile(NamedTuple):
     detail: str
     tone: str
     chart: Markup
+    legend: str
 
 
 def verdict(wall: Wall) -> str:
@@ -97,13 +98,19 @@ def tiles(wall: Wall) -> list[Tile]:
     return [_moving(wall), _right(wall), _rejecting(wall), _keeping(wall)]
 
 
+def _tile(question: str, answer: str, detail: str, look: str, chart: Chart) -> Tile:
+    return Tile(question, answer, detail, look, sparkline(chart), chart.limit_in_words)
+
+
 def _moving(wall: Wall) -> Tile:
     moving, end = wall.moving, wall.now.date()
-    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), "Alarm at")
+    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), f"Alarm at {THRESHOLD:g}")
     limit = f"alarm at {THRESHOLD:g}: a false alarm is at most {1 / THRESHOLD:.0%} likely, ever"
-    known = "" if moving.evidence is None else f"evidence {evidence(moving.evidence)}; "
+    known = ""
+    if moving.evidence is not None:
+        known = f"evidence against “nothing has changed”: {evidence(moving.evidence)}; "
     answer, look = {
-        "moving": (f"Since {'' if moving.since is None else long_day(moving.since)}", "bad"),
+        "moving": (f"Since {'' if moving.since is None else day(moving.since)}", "bad"),
         "calm": ("Not that we can see", "good"),
         "unknown": ("Not known yet", "plain"),
     }[moving.standing]
@@ -111,26 +118,29 @@ def _moving(wall: Wall) -> Tile:
     if moving.standing == "unknown":
         why = f"{moving.objects:,} of {FEW} objects that are needed" if moving.problem is None else ""
         detail = moving.problem or f"{why}; {limit}"
-    return Tile("Is the world moving?", answer, detail, look, sparkline(chart))
+    return _tile("Is the world moving?", answer, detail, look, chart)
 
 
 def _right(wall: Wall) -> Tile:
     right = wall.right
-    chart = Chart(right.days, wall.now.date(), DAYS, share, right.promised, "Promised", 0.01)
+    limit = "" if right.promised is None else f"Promised: {as_percent(right.promised)}"
+    chart = Chart(right.days, wall.now.date(), DAYS, share, right.promised, limit, 0.01)
     answer, look = "Not known yet", "plain"
     if right.labels:
         answer = f"{share(right.wrong / right.labels)} wrong"
         look = {"harm": "bad", "right": "good"}.get(right.standing, "plain")
     elif right.standing == "harm":
         answer, look = "No: see the alarm", "bad"
-    return Tile("Are accepted answers still right?", answer, band_in_words(right), look, sparkline(chart))
+    return _tile("Are accepted answers still right?", answer, band_in_words(right), look, chart)
 
 
 def band_in_words(right: Right) -> str:
     """Return the interval of the error, what it is from, and the limit."""
     if right.promised is None and not right.labels:
         return "no limit is promised: set promised_error, such as promised_error = 0.02, and audit"
-    limit = "no limit is promised" if right.promised is None else f"promised at most {share(right.promised)}"
+    limit = (
+        "no limit is promised" if right.promised is None else f"promised at most {as_percent(right.promised)}"
+    )
     if not right.labels:
         return f"no audited answer of a day that is over has a label yet; {limit}"
     unclear = f", {right.unclear:,} of them unclear" if right.unclear else ""
@@ -141,17 +151,19 @@ def band_in_words(right: Right) -> str:
 
 def _rejecting(wall: Wall) -> Tile:
     found = wall.rejecting
-    limit, name = (found.expected, "Calibration explains at most")
+    limit, legend, said = found.expected, "", "no budget is set"
     if found.budget is not None:
-        limit, name = found.budget, "Budget"
-    chart = Chart(found.days, wall.now.date(), DAYS, share, limit, name, 0.01)
-    said = "no budget is set" if limit is None else f"{name[:1].lower()}{name[1:]} {share(limit)}"
+        limit, legend = found.budget, f"Budget: {as_percent(found.budget)}"
+        said = f"the budget is {as_percent(found.budget)}"
+    elif limit is not None:
+        legend, said = f"Expected: {share(limit)}", f"calibration explains at most {share(limit)}"
+    chart = Chart(found.days, wall.now.date(), DAYS, share, limit, legend, 0.01)
     answer, detail = "Not known yet", f"nothing was decided in 7 days; {said}"
     if found.objects:
         answer = share(found.rejected / found.objects)
         detail = f"{said}; {found.rejected:,} of {found.objects:,} in 7 days"
     look = "plain" if found.alarm is None else "bad"
-    return Tile("How much is rejected?", answer, detail, look, sparkline(chart))
+    return _tile("How much is rejected?", answer, detail, look, chart)
 
 
 def _keeping(wall: Wall) -> Tile:
@@ -166,7 +178,7 @@ def _keeping(wall: Wall) -> Tile:
     hours = f"{week.hours:.1f} analyst hours"
     detail = f"{oldest}{counted(week.labels, 'label')} in {since}, {hours}{pace}"
     look = {"up": "good", "behind": "warn", "idle": "warn"}[keeping.standing]
-    return Tile("Do analysts keep up?", answer, detail, look, sparkline(chart))
+    return _tile("Are analysts keeping up?", answer, detail, look, chart)
 
 
 def evidence(log_value: float) -> str:

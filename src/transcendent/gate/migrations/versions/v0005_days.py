@@ -167,13 +167,18 @@ DROP TABLE work, work_from;
 """
 
 
+# Seconds that 99% of a gate's last answers did not exceed.
+_SLOW = "ALTER TABLE process ADD COLUMN p99 double precision"
+_NO_SLOW = "ALTER TABLE process DROP COLUMN p99"
+
+
 def upgrade() -> None:
     """Create the tables."""
-    for sql in (_DECIDED, _MONITORED, _WAITING, _COMPARED, _WORK):
+    for sql in (_SLOW, _DECIDED, _MONITORED, _WAITING, _COMPARED, _WORK):
         op.execute(sql)
 
 
 def downgrade() -> None:
     """Drop the tables and their contents."""
-    for sql in (_NO_WORK, _NO_COMPARED, _NO_WAITING, _NO_MONITORED, _NO_DECIDED):
+    for sql in (_NO_WORK, _NO_COMPARED, _NO_WAITING, _NO_MONITORED, _NO_DECIDED, _NO_SLOW):
         op.execute(sql)
