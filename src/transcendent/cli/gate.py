@@ -116,6 +116,29 @@ def serve(
     start(read_settings(**given, trusted=trust or None, tokens="none" if no_tokens else None))
 
 
+@_command(app)
+def demo(
+    database: Annotated[
+        str | None, Option(help="URL of an empty database (default: a throwaway PostgreSQL server).")
+    ] = None,
+    port: Annotated[int | None, Option(help="The port of the gate (default: a free one).")] = None,
+    seconds: Annotated[
+        float | None, Option(min=0, help="Seconds after which the demo stops by itself.")
+    ] = None,
+    keep: Annotated[Path | None, Option(metavar="FOLDER", help="A new folder for data that stay.")] = None,
+    days: Annotated[int, Option(min=2, max=30, help="Days of history to begin with.")] = 30,
+    drift_after: Annotated[
+        float, Option(help="Seconds until the traffic changes; negative: in the history.")
+    ] = 60,
+) -> None:
+    """Show a gate with synthetic traffic that drifts and simulated analysts, until interrupted."""
+    from transcendent.gate.demo import run
+
+    if keep is not None and (database is not None or (keep.exists() and any(keep.iterdir()))):
+        raise UsageError(f"--keep {keep}: must be a new folder, and cannot be combined with --database.")
+    run(database, port, seconds, keep, days, drift_after, console.say, typer.echo)
+
+
 _command(app)(learning.learn)
 _command(models.group)(learning.report)
 
