@@ -15,7 +15,7 @@ from transcendent.gate.access import Caller
 from transcendent.gate.bodies import RefusedError
 from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.explanations import Explanations
-from transcendent.gate.pages.desk_items import DeskItem, desk_item, explained_bars, is_blind
+from transcendent.gate.pages.desk_items import DeskItem, desk_item, explained_bars
 from transcendent.gate.pages.desk_queue import queue_of
 from transcendent.gate.pages.own_actions import (
     labelled_today,
@@ -50,7 +50,7 @@ class Desk:
 
     def item(self, number: int) -> DeskItem:
         """Return an item for the visitor."""
-        return desk_item(self.engine, self.quarantine, self.campaigns, number, self.who)
+        return desk_item(self.quarantine, self.campaigns, number, self.who)
 
     def claim_next(self, source: str, **told: str) -> Response:
         """Claim the next item of a source, and lead to it, or to the queue if there is none."""
@@ -126,7 +126,7 @@ async def show(
 ) -> Response:
     """Show an item: why it waits, what it is like, and what can be done with it."""
     why = None
-    if explained and not await run_in_threadpool(is_blind, desk.engine, desk.quarantine, item, desk.who):
+    if explained and not await run_in_threadpool(desk.quarantine.blind_items, [item], desk.who):
         why = await _explanation(desk, item)
     return await run_in_threadpool(_item_page, desk, item, _source(source), why, done=bool(done))
 
@@ -149,7 +149,7 @@ def _labels(desk: Desk, found: DeskItem) -> list[tuple[str, str]]:
 @router.get("/desk/items/{item}/explanation")
 async def explain(desk: OwnDesk, item: wire.ItemId) -> Response:
     """Return the part of an item's page that takes longer than the rest."""
-    if await run_in_threadpool(is_blind, desk.engine, desk.quarantine, item, desk.who):
+    if await run_in_threadpool(desk.quarantine.blind_items, [item], desk.who):
         raise HTTPException(403, "it is explained once you have labelled it.")
     why = await _explanation(desk, item)
     found = await run_in_threadpool(desk.item, item) if why["problem"] else None

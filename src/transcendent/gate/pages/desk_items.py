@@ -4,24 +4,11 @@ import json
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, text
-
 from transcendent.explaining.wording import sentence
 from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.pages.desk_queue import title_of
 from transcendent.gate.quarantine import Quarantine
 
-# Objects of the audit, and those that are looked at although they could be settled, say how often answers are
-# wrong. One that has a label is to be judged again only if another opinion on it is wanted.
-_BLIND = """
-SELECT (accepted OR EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id))
-    AND (item.state = 0 OR (item.state = 1 AND :wanted
-        AND :who <> (SELECT author FROM label WHERE label.item = item.id ORDER BY id DESC LIMIT 1)
-        AND 'opinion' IS DISTINCT FROM (
-            SELECT action FROM opinion WHERE opinion.item = item.id AND author = :who ORDER BY id DESC LIMIT 1
-        )))
-FROM item JOIN payload USING (id) WHERE item.id = :item AND payload.id = :item
-"""
 _SCALES = (0.01, 0.1, 1.0)
 
 
@@ -57,40 +44,30 @@ class DeskItem(NamedTuple):
     campaign: dict[str, Any] | None
 
 
-def desk_item(
-    engine: Engine, quarantine: Quarantine, campaigns: CampaignLabels, number: int, who: str
-) -> DeskItem:
+def desk_item(quarantine: Quarantine, campaigns: CampaignLabels, number: int, who: str) -> DeskItem:
     """Return an item for an analyst; also operators answer before they see the detector's answer."""
     item = quarantine.show(number, who)
-    blind = is_blind(engine, quarantine, number, who)
     until = item["held_until"]
     left = (until - datetime.now(UTC)).total_seconds() if item["holder"] and until else 0.0
     held_by = item["holder"] if left > 0 else None
     answered = _has_answered(item, who)
     mine = item["holder"] == who and not answered and not item["closed"]
-    named = None if blind or item["campaign"] is None else campaigns.get(item["campaign"]["id"])
+    named = None if item["campaign"] is None else campaigns.get(item["campaign"]["id"])
     return DeskItem(
         item=item,
         title=title_of(item["object_id"], item["context"]),
-        blind=blind,
+        blind=item["blind"],
         mine=mine,
         for_opinion=item["labelled"],
         free=held_by in (None, who) and not mine and not item["closed"] and not answered,
         why_not=None if mine else _why_not(item, who, held_by),
         left=max(0.0, left),
-        why="" if blind else _why(item),
-        bars=[] if blind else bars(item["p_values"] or {}, item["predicted"]),
+        why="" if item["blind"] else _why(item),
+        bars=[] if item["blind"] else bars(item["p_values"] or {}, item["predicted"]),
         features=_features(item),
         context=[(name, _cell(value)) for name, value in (item["context"] or {}).items()],
         campaign=named,
     )
-
-
-def is_blind(engine: Engine, quarantine: Quarantine, number: int, who: str) -> bool:
-    """Return whether an analyst must not see what the detector said of an item: not before they answer."""
-    given = {"item": number, "who": who, "wanted": bool(quarantine.hidden_from(who, [number]))}
-    with engine.connect() as connection:
-        return bool(connection.execute(text(_BLIND), given).scalar())
 
 
 def _has_answered(item: dict[str, Any], who: str) -> bool:
