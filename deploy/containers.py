@@ -47,7 +47,7 @@ def make_base(tag: str, folder: Path) -> str:
 def build(tag: str, base: str, wheels: Path) -> str:
     """Build the image from a folder of wheels, and return its id."""
     file = ROOT / "deploy/Containerfile"
-    how = ("--isolation=chroot", "--format=docker", "--timestamp=0", "--no-cache")
+    how = ("--isolation=chroot", "--format=docker", "--timestamp=0", "--layers=false")
     run("podman", "build", *how, "--build-arg", f"BASE={base}", "--file", file, "--tag", tag, wheels)
     return run("podman", "inspect", "--format", "{{.Id}}", tag).strip()
 

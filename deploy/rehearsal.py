@@ -325,20 +325,24 @@ def tell(name: str, step: Callable[[], Any]) -> Any:
     return said
 
 
-def make_image(folder: Path) -> str:
-    """Build the image from nothing, and return its name."""
-    wheels, base, tag = folder / "wheels", "localhost/gate-base", "localhost/transcendent-gate"
+@contextmanager
+def new_image(folder: Path) -> Iterator[str]:
+    """Build the image from nothing, and remove it in the end."""
+    wheels, base, tag = folder / "wheels", "localhost/gate-base", "localhost/gate-rehearsal"
     tell("wheels", lambda: f"{collect_wheels(wheels)}, with the project's own")
     tell("base", lambda: make_base(base, folder))
     tell("image", lambda: build(tag, base, wheels))
-    return tag
+    try:
+        yield tag
+    finally:
+        run("podman", "rmi", "--force", tag, base)
 
 
 def rehearse(image: str | None, n: int) -> None:
     """Go through all steps."""
     with ExitStack() as stack:
         folder = stack.enter_context(folder_for_all())
-        image = image or make_image(folder)
+        image = image or stack.enter_context(new_image(folder))
         models = folder / "models"
         models.mkdir()
         ports = [free_port(), free_port()]
