@@ -73,6 +73,7 @@ def sign_in(page, gate, name, role="analyst", to="/"):
     page.goto(to if to != "/" else "/sign-in")
     page.get_by_label("Your token").fill(gate.token(name, role))
     page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("navigation", name="Pages").wait_for()
     return page
 
 

@@ -4,7 +4,7 @@ import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 _LONGEST = 120
 _ODD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # they have no shape, or change that of others
@@ -77,5 +77,5 @@ def number(given: Any) -> str:
 
 FILTERS = {
     "shown": shown, "whole": whole, "linked": linked, "moment": moment, "ago": ago, "number": number,
-    "visible": visible, "escape": escape,
+    "visible": visible,
 }  # fmt: skip
