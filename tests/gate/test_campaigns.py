@@ -108,6 +108,20 @@ def test_near_contents_are_a_campaign_and_copies_alone_are_not(engine, quarantin
     json.dumps(found["described"])
 
 
+def test_items_of_no_campaign_are_claimed_alone(engine, quarantine, campaigns, send):
+    keep(engine, rows(engine, [0.2], "audited", tier=AUDITED, accepted=True))
+    send(np.vstack([family(4), family(1, 60), np.full((1, WIDTH), 0.5)]))
+    alone = [quarantine.claim_next("ann", among="alone") for _ in range(3)]
+    assert alone[2] is None
+    names = scalars(engine, "SELECT object_id FROM payload WHERE id = ANY(:ids)", ids=alone[:2])
+    assert sorted(names) == ["o4-0", "o5-0"]
+    [audited] = quarantine.claim("ann", 9, among="audit").items
+    assert audited["object_id"] == "audited0"
+    [found] = campaigns.list()
+    assert campaigns.get(found["id"]) == found
+    assert campaigns.get("none") is None
+
+
 def test_it_is_labelled_once_and_undone_once(engine, quarantine, campaigns, send):
     send(np.vstack([family(9), family(9)[:4]]))
     send(family(5, 70), "other")

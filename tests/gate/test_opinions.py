@@ -17,7 +17,7 @@ from transcendent.gate.database import connect, drop_months, make_month, migrate
 from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.export import export_labelled
 from transcendent.gate.intake import keep
-from transcendent.gate.opinions import SecondOpinions, agreement, opinions_on
+from transcendent.gate.opinions import SecondOpinions, agreement, opinions_on, wanting_opinions
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import ConflictError, LabelError, Quarantine
 from transcendent.gate.retention import sweep
@@ -215,6 +215,24 @@ def test_all_orders_of_labels_opinions_skips_and_undos(own_engine, items, fill, 
     assert taught() == expected
     assert min(seen[action, True] for action in ("label", "opine", "skip", "undo")) > sequences / 20
     assert min(seen["taught", each] for each in (None, *LABELS)) > sequences / 100
+
+
+def test_one_item_is_taken_for_an_opinion(items, fill):
+    fill(2)
+    [first] = label(items, "ann", "malware")
+    items.take("bob", first)
+    items.resolve("bob", first, "goodware")
+    items.undo("bob", first)
+    items.take("bob", first)
+    assert [each["id"] for each in items.held("bob")] == [first]
+    with pytest.raises(ConflictError, match="already has a label"):
+        items.take("cid", first)
+    with items._engine.connect() as connection:
+        assert [wanting_opinions(connection, who) for who in ("ann", "bob", "cid")] == [0, 0, 1]
+    assert items.claim_next("cid", opinions=True) is None
+    waiting = items.claim_next("cid")
+    items.take("cid", waiting)
+    assert [each["id"] for each in items.held("cid")] == [waiting]
 
 
 def test_an_operator_undoes_the_newest_first(items, fill):

@@ -677,3 +677,25 @@ class TestCounts:
         assert "item" not in plans[0]
         assert "Seq Scan on item" not in plans[1]
         assert "holder_idx" in plans[1]
+
+
+def test_one_item_is_taken_unless_somebody_holds_it(engine, fill):
+    fill([0.1, 0.2, 0.3])
+    items = Quarantine(engine, max_held=2)
+    with engine.connect() as connection:
+        first, second, third = connection.execute(text("SELECT id FROM item ORDER BY id")).scalars()
+    items.take("ann", second)
+    items.take("ann", second)
+    assert [each["id"] for each in items.held("ann")] == [second]
+    with pytest.raises(ConflictError, match="ann holds it"):
+        items.take("bob", second)
+    items.take("ann", first)
+    with pytest.raises(ConflictError, match="you hold 2 items"):
+        items.take("ann", third)
+    items.resolve("ann", first, "malware")
+    with pytest.raises(ConflictError, match="already has a label"):
+        items.take("bob", first)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE item SET held_until = now() WHERE id = :id"), {"id": second})
+    items.take("bob", second)
+    assert [each["id"] for each in items.held("bob")] == [second]

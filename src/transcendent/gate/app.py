@@ -305,7 +305,8 @@ def _problem_of(request: Request, error: Exception) -> Problem:
     if isinstance(error, StarletteHTTPException):
         return Problem(error.status_code, str(error.detail), headers=error.headers)
     if isinstance(error, RequestValidationError):
-        if request.method == "POST" and not _says_json(request):
+        is_page = isinstance(request.scope.get("route"), PageRoute)
+        if request.method == "POST" and not is_page and not _says_json(request):
             return Problem(415, "send JSON, with the header Content-Type: application/json.")
         errors = [
             {"field": _field(each["loc"]), "message": each["msg"]} for each in error.errors()[:_MAX_ERRORS]

@@ -21,8 +21,9 @@ _WAITING = f"""
 SELECT campaign.id, campaign.described, campaign.found_at, count(*) AS waiting
 FROM campaign JOIN content ON content.campaign = campaign.id
 JOIN item_content AS known ON known.key = content.key JOIN item ON item.id = known.item
-WHERE {_MEMBER} GROUP BY campaign.id
+WHERE {_MEMBER} {{}} GROUP BY campaign.id
 """
+_WAITING_OF = _WAITING.format("AND campaign.id = :campaign")
 _MAY_CHANGE = "SELECT pg_advisory_xact_lock_shared(3, 3)"  # no grouping changes members meanwhile
 _LOCK_LABELLED = "SELECT id FROM item WHERE id = ANY(:items) ORDER BY id FOR UPDATE"
 # Neither the audit nor objects that a shadow drew: each of those is looked at. Whoever holds the leader of a
@@ -65,10 +66,17 @@ class CampaignLabels:
     def list(self) -> list[dict[str, Any]]:
         """Return the campaigns with members that wait, those with the most for each look first."""
         with self._engine.connect() as connection:
-            rows = connection.execute(text(_WAITING)).mappings().all()
+            rows = connection.execute(text(_WAITING.format(""))).mappings().all()
             known = standings(connection, [row["id"] for row in rows])
             rows = sorted(rows, key=lambda row: (-_gain(row["waiting"], known[row["id"]]), row["id"]))
             return [self._shown(connection, dict(row), known[row["id"]]) for row in rows[:MAX_LISTED]]
+
+    def get(self, campaign: str) -> dict[str, Any] | None:
+        """Return a campaign with members that wait, if it has some."""
+        with self._engine.connect() as connection:
+            row = connection.execute(text(_WAITING_OF), {"campaign": campaign}).mappings().first()
+            known = standings(connection, [campaign]) if row else {}
+            return self._shown(connection, dict(row), known[campaign]) if row else None
 
     def _shown(self, connection: Connection, row: dict[str, Any], of: CampaignStanding) -> dict[str, Any]:
         labels = self._labels(connection, of)

@@ -7,7 +7,7 @@ the item stays what it is: the audit, the history and events know nothing of opi
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -45,7 +45,7 @@ LEFT JOIN outside_label AS outside ON outside.action = last.id WHERE last.action
 # Analysts give one opinion on an item, and none on their own label.
 _WANTED = f"""
 SELECT unconfirmed.item FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND item.state = 1
-WHERE unconfirmed.item > :after
+WHERE unconfirmed.item > :after AND (CAST(:item AS bigint) IS NULL OR unconfirmed.item = :item)
     AND (unconfirmed.held_until IS NULL OR unconfirmed.held_until <= now())
     AND :who <> (SELECT author FROM label WHERE label.item = unconfirmed.item ORDER BY id DESC LIMIT 1)
     AND NOT EXISTS ({_STANDING.format("opinion.item = unconfirmed.item AND opinion.author = :who")})
@@ -75,6 +75,14 @@ RETURNING id, action, label, NULL AS reason, NULL AS note, writer AS author, wri
     NULL AS inferred
 """
 _WITH_OPINIONS = "SELECT DISTINCT item FROM opinion WHERE item > :after ORDER BY item LIMIT 5000"
+_FOR = """
+SELECT count(*) FROM (
+    SELECT FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND item.state = 1
+    WHERE :who <> (SELECT author FROM label WHERE label.item = unconfirmed.item ORDER BY id DESC LIMIT 1)
+        AND NOT EXISTS (SELECT FROM opinion WHERE opinion.item = unconfirmed.item AND author = :who)
+    LIMIT 1000
+) AS first
+"""
 _WAITING = """
 SELECT count(*) FROM unconfirmed JOIN item ON item.id = unconfirmed.item AND item.state = 1
 """
@@ -136,6 +144,11 @@ def opinions_on(connection: Connection, items: Sequence[int]) -> dict[int, Opini
     }
 
 
+def wanting_opinions(connection: Connection, who: str) -> int:
+    """Return the number of items that may want the opinion of an analyst: at most 1,000, as they are."""
+    return int(connection.execute(text(_FOR), {"who": who}).scalar_one())
+
+
 def agreement(connection: Connection) -> Agreement:
     """Return how analysts agree, over all items with two opinions that stand."""
     pairs, third, none, after = Counter[tuple[str, str]](), 0, 0, -1
@@ -179,18 +192,30 @@ class SecondOpinions(Quarantine):
         skipped: bool = False,
         opinions: bool = False,
         campaign: str | None = None,
+        among: Literal["audit", "alone"] | None = None,
     ) -> Claimed:
         """Hold up to ``count`` free items or, with ``opinions``, items that want another opinion."""
         if not opinions:
-            return super().claim(who, count, skipped=skipped, campaign=campaign)
+            return super().claim(who, count, skipped=skipped, campaign=campaign, among=among)
         with self._engine.begin() as connection:
-            room = self._room_for_opinions(connection, who, count)
-            items = self._wanted(connection, who, min(count, room))
-            given = {"who": who, "seconds": self._lease, "items": items}
-            connection.execute(text(_HOLD), given)
-            begin_work(connection, who, items)
+            items, room = self._claim_for_opinions(connection, who, count)
             held, next_free = connection.execute(text(_HELD_BY_OTHERS), {"who": who}).one()
-            return Claimed(self._shown(connection, items, who), held, next_free, room - len(items))
+            return Claimed(self._shown(connection, items, who), held, next_free, room)
+
+    def claim_next(self, who: str, *, opinions: bool = False, **given: Any) -> int | None:
+        """Hold one free item, or with ``opinions`` one that wants another; return only its id."""
+        if not opinions:
+            return super().claim_next(who, **given)
+        with self._engine.begin() as connection:
+            items, _ = self._claim_for_opinions(connection, who, 1)
+            return items[0] if items else None
+
+    def _claim_for_opinions(self, connection: Connection, who: str, count: int) -> tuple[list[int], int]:
+        room = self._room_for_opinions(connection, who, count)
+        items = self._wanted(connection, who, min(count, room))
+        connection.execute(text(_HOLD), {"who": who, "seconds": self._lease, "items": items})
+        begin_work(connection, who, items)
+        return items, room - len(items)
 
     def _room_for_opinions(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold for an opinion."""
@@ -203,12 +228,12 @@ class SecondOpinions(Quarantine):
             room += len(expired)
         return max(room, 0)
 
-    def _wanted(self, connection: Connection, who: str, count: int) -> list[int]:
-        """Lock items that want an opinion of this analyst, oldest first, and drop settled ones."""
+    def _wanted(self, connection: Connection, who: str, count: int, item: int | None = None) -> list[int]:
+        """Lock items that want an opinion of this analyst, of all or one; drop settled ones."""
         found: list[int] = []
         after = -1
         while len(found) < count:
-            given = {"who": who, "count": count - len(found), "after": after}
+            given = {"who": who, "count": count - len(found), "after": after, "item": item}
             items = list(connection.execute(text(_WANTED), given).scalars())
             if not items:
                 break
@@ -270,6 +295,16 @@ class SecondOpinions(Quarantine):
             more = self._for_opinions(connection, who, items=items)
             connection.execute(text(_HOLD), {"who": who, "seconds": self._lease, "items": more})
         return renewed + more
+
+    def take(self, who: str, item: int) -> None:
+        """Hold one item, for a label or for an opinion."""
+        with self._engine.begin() as connection:
+            room = self._room_for_opinions(connection, who, 1)
+            items = self._for_opinions(connection, who, items=[item])
+            items = items or self._wanted(connection, who, min(1, room), item)
+            connection.execute(text(_HOLD), {"who": who, "seconds": self._lease, "items": items})
+        if not items:
+            super().take(who, item)
 
     def release(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Release items, by default all that are held; return their ids."""

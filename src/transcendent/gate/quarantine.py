@@ -8,7 +8,7 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import orjson
@@ -33,9 +33,15 @@ MAX_CLAIMED = 100
 # nor get the same item.
 _CLAIM = """
 SELECT id FROM item WHERE state = 0 AND (held_until IS NULL OR held_until <= now())
-    AND (:skipped OR skipped_by IS DISTINCT FROM :who) AND tier < 3
+    AND (:skipped OR skipped_by IS DISTINCT FROM :who) AND {}
 ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 """
+_AMONG = {
+    None: "tier < 3",
+    "audit": f"tier = {AUDITED}",
+    "alone": f"""tier = {REJECTED} AND NOT EXISTS (SELECT FROM item_content AS known JOIN content USING (key)
+        WHERE known.item = item.id AND content.campaign IS NOT NULL)""",
+}
 _HOLD = """
 UPDATE item SET holder = :who, held_until = now() + make_interval(secs => :seconds) WHERE id = ANY(:ids)
 """
@@ -177,26 +183,50 @@ class Quarantine:
         skipped: bool = False,
         opinions: bool = False,
         campaign: str | None = None,
+        among: Literal["audit", "alone"] | None = None,
     ) -> Claimed:
-        """Hold up to ``count`` free items, of any or of one campaign, unless the analyst has skipped them."""
+        """Hold up to ``count`` free items, unless the analyst has skipped them.
+
+        They are of any kind, of one campaign, or ``among`` those of the audit or of no campaign.
+        """
         if opinions:
             raise ConflictError("this gate asks for no second opinions: its setting opinions is 1.")
         with self._engine.begin() as connection:
-            room = self._room(connection, who, count)
-            given = {"who": who, "count": min(count, room), "skipped": skipped}
-            if campaign is None:
-                ids = list(connection.execute(text(_CLAIM), given).scalars())
-            elif exists(connection, campaign):
-                ids = claim_members(connection, campaign, given)
-            else:
-                raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
-            self._hold(connection, who, ids)
-            begin_work(connection, who, ids)
+            ids, room = self._claim(connection, who, count, skipped=skipped, campaign=campaign, among=among)
             held, next_free = 0, None
             if len(ids) < count:
                 others = text(f"{_HELD} AND holder <> :who")
                 held, next_free = connection.execute(others, {"who": who}).one()
-            return Claimed(self._shown(connection, ids, who), held, next_free, room - len(ids))
+            return Claimed(self._shown(connection, ids, who), held, next_free, room)
+
+    def claim_next(self, who: str, **given: Any) -> int | None:
+        """Hold one free item as `claim` does, and return only its id; None if there is none."""
+        with self._engine.begin() as connection:
+            ids, _ = self._claim(connection, who, 1, **given)
+            return ids[0] if ids else None
+
+    def _claim(
+        self,
+        connection: Connection,
+        who: str,
+        count: int,
+        *,
+        skipped: bool = False,
+        campaign: str | None = None,
+        among: Literal["audit", "alone"] | None = None,
+    ) -> tuple[list[int], int]:
+        """Hold free items; return their ids, and the number of items that the analyst may still hold."""
+        room = self._room(connection, who, count)
+        given = {"who": who, "count": min(count, room), "skipped": skipped}
+        if campaign is None:
+            ids = list(connection.execute(text(_CLAIM.format(_AMONG[among])), given).scalars())
+        elif exists(connection, campaign):
+            ids = claim_members(connection, campaign, given)
+        else:
+            raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have joined another.")
+        self._hold(connection, who, ids)
+        begin_work(connection, who, ids)
+        return ids, room - len(ids)
 
     def _room(self, connection: Connection, who: str, count: int) -> int:
         """Return the number of items that an analyst may still hold; release expired ones to make room.
@@ -225,6 +255,17 @@ class Quarantine:
             ids = self._held(connection, who, items)
             self._hold(connection, who, ids)
             return ids
+
+    def take(self, who: str, item: int) -> None:
+        """Hold one item that waits and that nobody else holds."""
+        with self._engine.begin() as connection:
+            room, state = self._room(connection, who, 1), locked_item(connection, item)
+            if state["holder"] != who or state["state"] != 0:
+                _check_holder({**state, "holder": who if not state["held"] else state["holder"]}, who)
+                if not room:
+                    raise ConflictError(f"you hold {self._max_held} items: label or release some first.")
+            self._hold(connection, who, [item])
+            begin_work(connection, who, [item])
 
     def release(self, who: str, items: Sequence[int] | None = None) -> list[int]:
         """Release items, by default all that are held; return their ids."""

@@ -74,6 +74,16 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("GET", "/wall/retire/{digest}"): OPERATORS,
     ("POST", "/wall/retire/{digest}"): OPERATORS,
     ("GET", "/wall/promotions/{number}"): OPERATORS,
+    ("GET", "/desk/mine"): ANALYSTS,
+    ("POST", "/desk/claim"): ANALYSTS,
+    ("POST", "/desk/undo"): ANALYSTS,
+    ("GET", "/desk/items/{item}"): ANALYSTS,
+    ("GET", "/desk/items/{item}/explanation"): ANALYSTS,
+    ("POST", "/desk/items/{item}/claim"): ANALYSTS,
+    ("POST", "/desk/items/{item}/renew"): ANALYSTS,
+    ("POST", "/desk/items/{item}/label"): ANALYSTS,
+    ("POST", "/desk/items/{item}/skip"): ANALYSTS,
+    ("POST", "/desk/campaigns/{campaign}/label"): ANALYSTS,
 }
 """Roles that may call a route; None means everybody. A route without a rule is always refused.
 

@@ -30,6 +30,12 @@ ALTER TABLE token DROP CONSTRAINT token_role_check;
 ALTER TABLE token ADD CONSTRAINT token_role_check
     CHECK (role IN ('client', 'analyst', 'labeller', 'operator', 'metrics', 'viewer'));
 """
+# What people did last, for those who want to see it or to take it back.
+_AUTHORS = """
+CREATE INDEX label_author ON label (author, written_at);
+CREATE INDEX opinion_writer ON opinion (writer, written_at);
+"""
+_NO_AUTHORS = "DROP INDEX opinion_writer, label_author"
 _NO_SESSIONS = """
 DROP TABLE sign_in, session;
 DELETE FROM token WHERE role = 'viewer';
@@ -40,10 +46,12 @@ ALTER TABLE token ADD CONSTRAINT token_role_check
 
 
 def upgrade() -> None:
-    """Create the tables."""
+    """Create the tables and indexes."""
     op.execute(_SESSIONS)
+    op.execute(_AUTHORS)
 
 
 def downgrade() -> None:
-    """Drop the tables and the tokens of viewers."""
+    """Drop the tables, the indexes and the tokens of viewers."""
+    op.execute(_NO_AUTHORS)
     op.execute(_NO_SESSIONS)
