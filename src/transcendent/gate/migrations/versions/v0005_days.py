@@ -93,38 +93,38 @@ CREATE TABLE work_from (
 
 CREATE FUNCTION count_labels() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER AS $$ BEGIN
+    WITH changed AS MATERIALIZED (
+        SELECT 1 AS sign, id, item, label, written_at,
+            coalesce(current_setting('transcendent.outside', true), '') = 'on' AS given
+        FROM added WHERE action = 'label'
+        UNION ALL
+        SELECT -1, was.id, was.item, was.label, was.written_at, false
+        FROM added CROSS JOIN LATERAL (
+            SELECT * FROM label WHERE label.item = added.item AND label.id < added.id
+            ORDER BY label.id DESC LIMIT 1
+        ) AS was WHERE was.action = 'label' AND was.id > (SELECT work_from.label FROM work_from)
+    ), nobody AS MATERIALIZED (
+        SELECT inferred.label AS id FROM inferred WHERE inferred.label = ANY(ARRAY(SELECT id FROM changed))
+    ), others AS MATERIALIZED (
+        SELECT action AS id FROM outside_label WHERE action = ANY(ARRAY(SELECT id FROM changed))
+    ), told AS (
+        SELECT (written_at AT TIME ZONE 'UTC')::date AS day, sign, item, label, CASE
+            WHEN id IN (SELECT id FROM nobody) THEN 'nobody'
+            WHEN given OR id IN (SELECT id FROM others) THEN 'others' ELSE 'people' END AS by
+        FROM changed
+    )
     INSERT INTO work (day, labels, caught, inferred, outside)
-    SELECT day, coalesce(sum(sign) FILTER (WHERE how = 'person'), 0),
-        coalesce(sum(sign) FILTER (WHERE caught), 0),
-        coalesce(sum(sign) FILTER (WHERE how = 'inferred'), 0),
-        coalesce(sum(sign) FILTER (WHERE how = 'outside'), 0)
-    FROM (
-        SELECT (written_at AT TIME ZONE 'UTC')::date AS day, sign, how, how = 'person' AND (
-            SELECT count(*) FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
-            WHERE item.id = changed.item AND payload.id = changed.item AND NOT payload.accepted
-                AND payload.label <> changed.label
-                AND changed.label IN (SELECT jsonb_array_elements_text(model.classes))
-        ) > 0 AS caught
-        FROM (
-            SELECT changed.*, CASE
-                WHEN (SELECT count(*) FROM inferred WHERE inferred.label = changed.id) > 0 THEN 'inferred'
-                WHEN given OR (SELECT count(*) FROM outside_label WHERE action = changed.id) > 0
-                    THEN 'outside'
-                ELSE 'person' END AS how
-            FROM (
-                SELECT 1 AS sign, id, item, label, written_at,
-                    coalesce(current_setting('transcendent.outside', true), '') = 'on' AS given
-                FROM added WHERE action = 'label'
-                UNION ALL
-                SELECT -1, was.id, was.item, was.label, was.written_at, false
-                FROM added CROSS JOIN LATERAL (
-                    SELECT * FROM label WHERE label.item = added.item AND label.id < added.id
-                    ORDER BY label.id DESC LIMIT 1
-                ) AS was WHERE was.action = 'label' AND was.id > (SELECT work_from.label FROM work_from)
-            ) AS changed
-        ) AS changed
-    ) AS counted
-    GROUP BY day;
+    SELECT day, coalesce(sum(sign) FILTER (WHERE by = 'people'), 0), coalesce(sum(sign * CASE
+            WHEN by = 'people' THEN (
+                SELECT count(*) FROM item JOIN payload ON payload.id = item.id
+                JOIN model ON model.id = item.model
+                WHERE item.id = told.item AND payload.id = told.item AND NOT payload.accepted
+                    AND payload.label <> told.label
+                    AND told.label IN (SELECT jsonb_array_elements_text(model.classes))
+            ) ELSE 0 END), 0),
+        coalesce(sum(sign) FILTER (WHERE by = 'nobody'), 0),
+        coalesce(sum(sign) FILTER (WHERE by = 'others'), 0)
+    FROM told GROUP BY day;
     RETURN NULL;
 END $$;
 
@@ -146,6 +146,8 @@ END $$;
 DO $$ DECLARE function text; BEGIN
     FOREACH function IN ARRAY ARRAY['count_labels', 'count_seconds'] LOOP
         EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', function, current_schema());
+        EXECUTE format('ALTER FUNCTION %I SET enable_seqscan = off', function);
+        EXECUTE format('ALTER FUNCTION %I SET jit = off', function);
     END LOOP;
 END $$;
 
