@@ -11,6 +11,7 @@ from sqlalchemy import text
 from tests.gate.conftest import gate_of, tables_on
 from tests.gate.pages import objects
 from tests.gate.pages.conftest import sign_in
+from tests.gate.test_server import until
 from transcendent import save
 from transcendent.gate.database import connect
 
