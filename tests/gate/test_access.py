@@ -28,6 +28,7 @@ from transcendent.gate.access import (
 )
 from transcendent.gate.app import create_app
 from transcendent.gate.database import connect, migrate
+from transcendent.gate.pages import web
 from transcendent.gate.routes import RULES
 from transcendent.gate.settings import GateSettings
 
@@ -120,6 +121,10 @@ def serve_mistaken(environment, log):
     async def forgotten():
         return "secret"
 
+    @web.pages.get("/forgotten")
+    async def forgotten_page():
+        return "secret"
+
     serve(environment, log)
 
 
@@ -137,6 +142,11 @@ def test_a_route_without_a_rule_is_refused_to_all(second, tokens):
         assert ask(second, "GET", path) == 401
         assert {ask(second, "GET", path, token) for token in tokens.values()} == {403}
     assert ask(second, "GET", "/healthz") == 200
+    with httpx2.Client(base_url=second.address, headers={"origin": second.address}) as browser:
+        assert browser.get("/forgotten").headers["location"] == "/sign-in?next=/forgotten"
+        browser.post("/sign-in", data={"token": tokens["operator"]})
+        assert browser.get("/forgotten").status_code == 403
+        assert browser.get("/desk").status_code == 200
 
 
 class Remembering:
