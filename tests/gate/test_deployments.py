@@ -594,6 +594,13 @@ def test_the_commands(run, files, own_engine, monkeypatch):
     assert "start gates with the file instead" in run("add", files["one"], code=5).stderr
 
 
+def problems_of(engine):
+    """Return what running gates could not load, or nothing."""
+    with engine.connect() as connection:
+        sql = "SELECT coalesce(problem, '') FROM process WHERE seen_at > now() - interval '3 s'"
+        return connection.execute(text(sql)).scalars().all()
+
+
 def wait_for(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -641,14 +648,9 @@ def test_promotions_under_load(database, files, problem, tmp_path):
             rollback(engine, *BY, 60)
             time.sleep(1.5)
             insert(engine, files["tree"].read_bytes(), open_artifact(files["tree"]).digest)
-            time.sleep(2)
+            wait_for(lambda: ["sklearn.tree" in each for each in problems_of(engine)] == [True, True])
             assert first.ready
             assert second.ready
-            with engine.connect() as connection:
-                problems = connection.execute(
-                    text("SELECT problem FROM process WHERE seen_at > now() - interval '3 s'")
-                )
-                assert ["sklearn.tree" in each for each in problems.scalars()] == [True, True]
             last = promote(engine, known["one"], "active", PLAIN, *BY, 60)
             headers = {"authorization": f"Bearer {token}"}
             for gate in (first, second):

@@ -229,7 +229,7 @@ def test_an_answer_names_what_is_outside_and_an_item_has_names(server, tmp_path)
         assert (items["y"]["features"], items["y"]["positions"]) == (row.to_dict(), None)
         assert items["x"]["features"] == sent.iloc[1].to_dict()  # 0 and False are shown
         for each in items.values():
-            analyst.resolve(each["id"], each["predicted"])
+            analyst.resolve(each["id"], "True")
         labelled = read_labelled(io.BytesIO(gate.client("root", "operator").labelled()))
         assert labelled.X["size"].dtype == np.float64  # 7.5 is not whole
         assert labelled.X["signed"].dtype == bool

@@ -81,7 +81,7 @@ _WRITE = """
 INSERT INTO opinion (item, after, action, label, author, writer)
 VALUES (:item, :after, :action, :label, :author, :writer)
 RETURNING id, action, label, NULL AS reason, NULL AS note, writer AS author, written_at,
-    NULL AS inferred
+    NULL AS inferred, NULL AS inferred_from
 """
 _WITH_OPINIONS = "SELECT DISTINCT item FROM opinion WHERE item > :after ORDER BY item LIMIT 5000"
 _FOR = """

@@ -110,7 +110,7 @@ _WRITE = """
 INSERT INTO label (item, action, label, reason, note, author)
 VALUES (:item, :action, :label, :reason, :note, :who)
 RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at,
-    NULL AS inferred
+    NULL AS inferred, NULL AS inferred_from
 """
 _OUTSIDE = """
 SELECT known.item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled

@@ -121,6 +121,7 @@ def test_an_analyst_labels_by_keys_alone(desk, browser_page, axe):
     press(page, "u")
     assert scalars(gate, "SELECT action FROM label ORDER BY id DESC LIMIT 1") == ["undo"]
     loaded(page)
+    page.wait_for_timeout(220)
     page.keyboard.press("?")
     expect(page.locator("details.help")).to_have_attribute("open", "")
     page.goto("/desk")
