@@ -14,7 +14,7 @@ from tables import run_all
 from transcendent import CombinedMeasure, InductiveEvaluator
 from transcendent.datasets import Dataset, load_apigraph
 from transcendent.measures import Probability, SecondOpinion
-from transcendent.temporal import Retraining
+from transcendent.temporal import Candidates, Retraining
 
 SEEDS = range(20)
 FIT, BATCH, BATCHES = 12_000, 2_000, 9
@@ -48,7 +48,8 @@ def run(apps: Dataset, way: str, seed: int) -> dict[str, float]:
             if retrain is None:
                 continue
             generator = np.random.default_rng((seed, len(kept)))
-            labelled += batch[retrain.select(ice, apps.X[batch], decisions, generator).rows].tolist()
+            given = (batch, apps.X[batch], apps.times[batch], decisions, ice, generator)
+            labelled += batch[retrain.select(Candidates(*given)).rows].tolist()
             rows = np.concatenate([past, labelled])
             if way.endswith("too"):
                 ice = clone(fresh).fit(apps.X[rows], apps.y[rows])

@@ -25,6 +25,7 @@ from transcendent.plots import (
     AlphaAssessmentDisplay,
     ComparisonDisplay,
     CovariateShiftDisplay,
+    DifferenceDisplay,
     EvidenceDisplay,
     MonitorDisplay,
     PerformanceDisplay,
@@ -34,7 +35,7 @@ from transcendent.plots import (
     TradeOffDisplay,
 )
 from transcendent.plots.base import gaps, thin_labels
-from transcendent.temporal import backtest, time_split
+from transcendent.temporal import backtest, compare, time_split
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -107,6 +108,7 @@ def displays(result, ice, data):
         EvidenceDisplay.from_backtest(result),
         ComparisonDisplay.from_backtest(result),
         StaffingDisplay.from_backtest(result, minutes=10),
+        DifferenceDisplay.from_comparisons({"ICE − CCE": compare(result, result, rejectors=("ICE", "CCE"))}),
     ]
 
 

@@ -42,7 +42,7 @@ from transcendent.measures import NeighbourRatio, SecondOpinion
 from transcendent.metrics import errors_caught, rejection_metrics, risk_coverage
 from transcendent.metrics.ranking import kept_shares
 from transcendent.monitoring import DriftMonitor
-from transcendent.temporal import Backtest, Retraining, backtest
+from transcendent.temporal import Backtest, Candidates, Retraining, backtest
 
 
 def stream(seed=0, n_months=10, per_month=150):
@@ -304,7 +304,8 @@ def literal_retraining(rejector, retrain):
         test = np.flatnonzero(month == TIMES)
         decisions = fitted.decide(X[test])
         accepted.append(decisions.accepted)
-        chosen = retrain.select(fitted, X[test], decisions, np.random.default_rng((0, i)))
+        generator = np.random.default_rng((0, i))
+        chosen = retrain.select(Candidates(test, X[test], TIMES[test], decisions, fitted, generator))
         labelled.extend(test[chosen.rows])
     return np.concatenate(accepted), labelled
 
@@ -320,6 +321,87 @@ def test_retraining_against_a_loop_by_hand(choose, every, learns):
     np.testing.assert_array_equal(found.answers["ICE"].accepted, expected)
     assert found.manifest["labelled"] == {"ICE": 30 * 6}
     assert found.labelled["ICE"]["row"].tolist() == labelled
+
+
+class Remembers(LinearSVC):
+    """Answers what it was taught of an object, and never the class 1 of what it was not."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.known_ = dict(zip(map(bytes, np.asarray(X)), y, strict=True))
+        return self
+
+    def predict(self, X):
+        return np.array([self.known_.get(bytes(row), 0) for row in np.asarray(X)])
+
+    def predict_proba(self, X):
+        return np.eye(2)[self.predict(X)]
+
+
+@pytest.mark.parametrize("delay", [0, 1, 4, "by object"])
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("make", [InductiveEvaluator, ProbabilityThresholds])
+def test_no_label_is_learnt_before_its_time(delay, every, make):
+    """All objects are the same in every month, so an answer 1 shows a label that was known."""
+    n, months = 120, 7
+    X = np.tile(np.random.default_rng(0).normal(size=(n, 4)), (months + 2, 1))
+    X[: 2 * n] += 100.0  # what trains is never met again
+    times = np.repeat(np.datetime64("2021-01") + np.arange(months + 2), n)
+    y = np.tile(np.arange(n) % 2, months + 2)
+    late = {"by object": lambda chosen: chosen.rows % 3}.get(delay, delay)
+    retrain = Retraining(30, "random", every, delay=late)
+    found = backtest(make(Remembers()), X, y, times, train="2021-03", retrain=retrain)
+    name = make.__name__
+    answered = found.answers[name].labels.reshape(months, n)
+    columns = found.labelled[name]
+    taught = np.zeros((months, n), dtype=int)
+    for row, label in zip(columns["row"], columns["label"], strict=True):
+        month = row // n - 2
+        known = month + 1 + (row % 3 if delay == "by object" else delay)
+        for later in range(months):
+            if later - later % every >= known:
+                taught[later, row % n] |= label
+    if make is InductiveEvaluator:
+        np.testing.assert_array_equal(answered, taught)
+    assert (answered <= taught).all()  # a part of what the others are taught calibrates
+    assert answered.sum() > 0
+
+
+def test_wrong_labels_are_learnt_and_metrics_use_the_true_ones():
+    ice = InductiveEvaluator(LinearSVC())
+    right, wrong = (
+        backtest(ice, X, Y, TIMES, train=TRAIN, retrain=Retraining(60, noise=noise)) for noise in (0.0, 1.0)
+    )
+    name = "InductiveEvaluator"
+    columns = wrong.labelled[name]
+    true = wrong.y[np.searchsorted(wrong.rows, columns["row"])]
+    assert not (columns["label"] == true).any()
+    np.testing.assert_array_equal(right.labelled[name]["label"][:60], true[:60])
+    np.testing.assert_array_equal(right.labelled[name]["row"][:60], columns["row"][:60])
+    assert wrong.summary()["f1_baseline"] < right.summary()["f1_baseline"]
+    assert right.audit(name).error < 0.5 < wrong.audit(name).error
+
+
+def least_confident(candidates):
+    return np.argsort(candidates.decisions.confidence, kind="stable")
+
+
+def test_functions_are_known_by_their_code_in_a_folder(tmp_path):
+    def run(choose):
+        retrain = Retraining(20, choose, delay=1, noise=0.1)
+        return backtest(
+            InductiveEvaluator(LinearSVC()), X, Y, TIMES, train=TRAIN, retrain=retrain, folder=tmp_path
+        )
+
+    first = run(least_confident)
+    again = run(least_confident)
+    for key, column in first.labelled["InductiveEvaluator"].items():
+        np.testing.assert_array_equal(column, again.labelled["InductiveEvaluator"][key])
+    assert "0x" not in first.manifest["retrain"]
+    with pytest.raises(ValueError, match="holds another backtest: retrain"):
+        run("rejected")
+    with pytest.raises(ValueError, match="choose of retrain cannot be identified"):
+        run(lambda candidates: np.arange(3))
 
 
 @pytest.mark.parametrize("learns", ["judge", "detector"])
@@ -730,7 +812,10 @@ class StopsAfter(InductiveEvaluator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("retrain", [None, Retraining(20), Retraining(20, audit=0.5, every=3)])
+@pytest.mark.parametrize(
+    "retrain",
+    [None, Retraining(20, delay=1, noise=0.2), Retraining(20, audit=0.5, every=3)],
+)
 @pytest.mark.parametrize("stop", range(1, 6))
 def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, stop):
     def run(folder):

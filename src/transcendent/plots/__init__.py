@@ -2,6 +2,7 @@
 
 from transcendent.plots.calibration import AlphaAssessmentDisplay, TradeOffDisplay
 from transcendent.plots.comparison import ComparisonDisplay
+from transcendent.plots.differences import DifferenceDisplay
 from transcendent.plots.monitoring import EvidenceDisplay, MonitorDisplay
 from transcendent.plots.performance import PerformanceDisplay
 from transcendent.plots.quorum import QuorumDisplay
@@ -13,6 +14,7 @@ __all__ = [
     "AlphaAssessmentDisplay",
     "ComparisonDisplay",
     "CovariateShiftDisplay",
+    "DifferenceDisplay",
     "EvidenceDisplay",
     "MonitorDisplay",
     "PerformanceDisplay",

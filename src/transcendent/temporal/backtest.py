@@ -160,7 +160,7 @@ def backtest(
         "period": period,
         "pos_label": pos_label,
         "chronological": chronological,
-        "retrain": repr(retrain),
+        "retrain": describe(retrain),
         "random_state": 0,
         "biases": {bias.name: bias.message for bias in biases},
         "unlabelled": n_rows - len(rows),
@@ -204,7 +204,9 @@ def _run_seed(
         extra("pyarrow", "frames")
         place = Path(folder)
         checkpoints.check_place(place)
-        manifest["fingerprints"] = {name: fingerprint(name, rejector) for name, rejector in named.items()}
+        own = {} if run.retrain is None else run.retrain.functions
+        identified = named | {f"{name} of retrain": function for name, function in own.items()}
+        manifest["fingerprints"] = {name: fingerprint(name, thing) for name, thing in identified.items()}
         if fresh:
             checkpoints.discard(place)
         if (done := checkpoints.finished(place, manifest)) is not None:

@@ -1,14 +1,15 @@
-"""The choice of objects to label in each period, and how often rejectors are refitted with them."""
+"""The choice of objects to label in each period, what they are called, and when rejectors learn it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, abbreviate
 from transcendent._utils.checks import check_choices
 from transcendent._utils.estimators import see_through, transform
 from transcendent.decisions import Decisions, Learner, declared
@@ -17,6 +18,81 @@ from transcendent.monitoring.labels import LabelPlan
 Choice = Literal["rejected", "drawn", "margin", "random"]
 
 _ENOUGH = 20
+_NOISE, _DELAY = 1, 2  # streams of random numbers, apart from the one that chooses
+
+
+class Candidates(NamedTuple):
+    """The objects of a period, for a function that chooses which to label; it does not see their labels.
+
+    Attributes
+    ----------
+    rows : int array of shape (n,)
+        Their positions in the data.
+    X : n rows
+        Their features, or the scores of the detector's answers.
+    times : array of shape (n,)
+        When each was seen.
+    decisions : Decisions
+        Those of the rejector.
+    rejector : rejector
+        As it was when it decided.
+    generator : numpy Generator
+        For choices by chance, so that a run can be repeated.
+    """
+
+    rows: IntArray
+    X: Any
+    times: AnyArray
+    decisions: Decisions
+    rejector: Any
+    generator: np.random.Generator
+
+
+class Chosen(NamedTuple):
+    """Objects that are labelled, for functions that say what they are called, and how late.
+
+    Attributes
+    ----------
+    rows : int array of shape (n,)
+        Their positions in the data.
+    X : n rows
+        Their features, or the scores of the detector's answers.
+    y : array of shape (n,)
+        Their true labels.
+    times : array of shape (n,)
+        When each was seen.
+    classes : array
+        All labels of the data.
+    generator : numpy Generator
+        For chance, so that a run can be repeated.
+    """
+
+    rows: IntArray
+    X: Any
+    y: AnyArray
+    times: AnyArray
+    classes: AnyArray
+    generator: np.random.Generator
+
+
+class Labels(NamedTuple):
+    """Rows that were labelled, what each was called, and the first period in which that is known."""
+
+    rows: IntArray
+    given: AnyArray
+    since: IntArray
+
+    def joined(self, other: "Labels") -> "Labels":
+        """Return these labels and others."""
+        return Labels(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+    def known(self, period: int) -> "Labels":
+        """Return what is known when a period begins."""
+        return self.of(self.since <= period)
+
+    def of(self, which: AnyArray) -> "Labels":
+        """Return some of the labels."""
+        return Labels(*(column[which] for column in self))
 
 
 @dataclass(frozen=True)
@@ -31,9 +107,10 @@ class Retraining:
     ----------
     labels : int
         Number of objects per period that are labelled and join the training rows.
-    choose : {"rejected", "drawn", "margin", "random"}
+    choose : {"rejected", "drawn", "margin", "random"} or function
         The objects to label: the least credible rejected ones, then the least credible accepted ones;
         rejected ones drawn at random; those closest to the detector's decision boundary; or any, at random.
+        A function gets the `Candidates` of a period, and returns positions among them, most wanted first.
     every : int
         Learn every ``every`` periods.
     apart : float
@@ -44,22 +121,51 @@ class Retraining:
         them. ``choose="random"`` draws from all objects and needs no audit.
     what : {"both", "detector", "judge"}
         What learns: the detector, the models of its measure, or both.
+    delay : int or function
+        Periods for which a label stays unknown: with 0, labels of a period are known when the next one
+        begins. A function gets the `Chosen` objects, and returns a whole number for each.
+    noise : float or function
+        Share of labels that are wrong: one of the other classes, by chance. A function gets the `Chosen`
+        objects, and returns what each is called. Metrics use the true labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent import InductiveEvaluator, backtest
+    >>> from transcendent.datasets import make_stream
+    >>> from transcendent.temporal import Retraining
+    >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
+    >>> def least_confident(candidates):
+    ...     return np.argsort(candidates.decisions.confidence, kind="stable")
+    >>> retrain = Retraining(50, least_confident, delay=2, noise=0.05)
+    >>> ice = InductiveEvaluator(LinearSVC())
+    >>> result = backtest(ice, stream.X, stream.y, stream.times, train="2020-05", retrain=retrain)
+    >>> result.labelled["InductiveEvaluator"]["known"][:3]
+    array([3, 3, 3])
     """
 
     labels: int
-    choose: Choice = "rejected"
+    choose: Choice | Callable[[Candidates], IntArray] = "rejected"
     every: int = 1
     apart: float = 0.0
     audit: float = 0.2
     what: Learner = "both"
+    delay: int | Callable[[Chosen], IntArray] = 0
+    noise: float | Callable[[Chosen], AnyArray] = 0.0
 
     def __post_init__(self) -> None:
-        check_choices(Choice, choose=self.choose)
-        for name in ("labels", "every"):
+        if not callable(self.choose):
+            check_choices(Choice, choose=self.choose)
+        wholes = {"labels": 1, "every": 1}
+        wholes |= {} if callable(self.delay) else {"delay": 0}
+        for name, least in wholes.items():
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
-        for name, meaning in (("apart", "cosine distance"), ("audit", "share")):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
+        shares = {"apart": "cosine distance", "audit": "share"}
+        shares |= {} if callable(self.noise) else {"noise": "share"}
+        for name, meaning in shares.items():
             value = getattr(self, name)
             if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
                 raise ValueError(f"{name} must be a {meaning} between 0 and 1, not {value!r}.")
@@ -67,24 +173,61 @@ class Retraining:
             raise ValueError("apart needs objects in an order, but choose='drawn' draws them: leave it out.")
         check_choices(Learner, what=self.what)
 
-    def select(
-        self, rejector: Any, X: Any, decisions: Decisions, generator: np.random.Generator
-    ) -> LabelPlan:
+    @property
+    def functions(self) -> dict[str, Any]:
+        """The fields that are functions."""
+        given = {"choose": self.choose, "delay": self.delay, "noise": self.noise}
+        return {name: value for name, value in given.items() if callable(value)}
+
+    def select(self, candidates: Candidates) -> LabelPlan:
         """Choose the objects to label."""
+        X, decisions, generator = candidates.X, candidates.decisions, candidates.generator
         n = min(self.labels, len(decisions))
         audits = round(self.audit * n)
         shuffled = generator.permutation(len(decisions))
         accepted, first = shuffled[decisions.accepted[shuffled]], partial(self._first, X)
+        if callable(self.choose):
+            ranked = _positions(self.choose(candidates), len(decisions))
+            plan = LabelPlan.spend(n, ranked, accepted, audits, first=first)
+            return plan._replace(probabilities=np.where(plan.audited, plan.probabilities, np.nan))
         if self.choose == "random":
             plan = LabelPlan.spend(n, shuffled, shuffled[:0], 0, drawn=True, first=first)
             return plan if self.apart == 0 else plan._replace(probabilities=np.full(n, np.nan))
         if self.choose == "drawn":
             return LabelPlan.spend(n, shuffled[decisions.rejected[shuffled]], accepted, audits, drawn=True)
         if self.choose == "margin":
-            ranked = np.argsort(margins(rejector, X), kind="stable")
+            ranked = np.argsort(margins(candidates.rejector, X), kind="stable")
         else:
             ranked = np.lexsort((decisions.ranking, decisions.accepted))
         return LabelPlan.spend(n, ranked, accepted, audits, first=first)
+
+    def ask(self, chosen: Chosen, period: int, seed: int) -> Labels:
+        """Return what objects that were chosen in a period are called, and when that is known."""
+        noise, delay = (np.random.default_rng((seed, period, which)) for which in (_NOISE, _DELAY))
+        given = self._named(chosen._replace(generator=noise))
+        late = self._late(chosen._replace(generator=delay))
+        return Labels(chosen.rows, given, period + 1 + late)
+
+    def _named(self, chosen: Chosen) -> AnyArray:
+        y, classes, generator = chosen.y, chosen.classes, chosen.generator
+        if not callable(self.noise):
+            wrong = generator.random(len(y)) < self.noise
+            step = generator.integers(1, max(len(classes), 2), len(y))
+            others = classes[(np.searchsorted(classes, y) + step) % len(classes)]
+            return np.where(wrong, others, y)
+        given = np.asarray(self.noise(chosen))
+        if given.shape != y.shape or not np.isin(given, classes).all():
+            raise ValueError(f"noise must return one of the labels {abbreviate(classes)} for each object.")
+        return given.astype(y.dtype)
+
+    def _late(self, chosen: Chosen) -> IntArray:
+        n = len(chosen.rows)
+        if not callable(self.delay):
+            return np.full(n, self.delay, dtype=np.intp)
+        late = np.asarray(self.delay(chosen))
+        if late.shape != (n,) or (n and late.dtype.kind not in "iu") or (late < 0).any():
+            raise ValueError("delay must return a whole number of at least 0 for each object.")
+        return late.astype(np.intp)
 
     def _first(self, X: Any, n: int, ranked: IntArray) -> IntArray:
         """Return the first n objects that are apart; if there are too few, also the first others."""
@@ -106,6 +249,15 @@ class Retraining:
         return np.concatenate([ranked[chosen], ranked[~chosen]])[:n]
 
 
+def _positions(given: Any, n: int) -> IntArray:
+    """Return the positions that a user's function wants, in its order."""
+    ranked = np.asarray(given)
+    whole = ranked.ndim == 1 and (ranked.dtype.kind in "iu" or len(ranked) == 0)
+    if not whole or len(np.unique(ranked)) < len(ranked) or not np.isin(ranked, np.arange(n)).all():
+        raise ValueError(f"choose must return different positions among {n} candidates, not {given!r:.60}.")
+    return ranked.astype(np.intp)
+
+
 def margins(rejector: Any, X: Any) -> FloatArray:
     """Return the distance of each object from the decision boundary (of the mean of several detectors)."""
     detectors = declared(rejector).fitted.detectors
@@ -121,11 +273,11 @@ def margins(rejector: Any, X: Any) -> FloatArray:
     return np.asarray(top[:, -1] - top[:, -2])
 
 
-def joining(labelled: IntArray, y: AnyArray, trained: IntArray) -> IntArray:
-    """Return the labelled rows whose class is in training, or has enough of them to join."""
-    classes, codes, counts = np.unique(y[labelled], return_inverse=True, return_counts=True)
-    ready = np.isin(classes, y[trained]) | (counts >= _ENOUGH)
-    return labelled[ready[codes]]
+def joining(labels: Labels, known: AnyArray) -> Labels:
+    """Return the labels that training knows, or that have enough objects to join."""
+    classes, codes, counts = np.unique(labels.given, return_inverse=True, return_counts=True)
+    ready = np.isin(classes, known) | (counts >= _ENOUGH)
+    return labels.of(ready[codes])
 
 
 def _decision_values(detector: Any, X: Any) -> FloatArray:

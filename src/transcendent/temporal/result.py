@@ -72,8 +72,10 @@ class Backtest:
         Versions, seeds, parameters, the data's digest, and the seconds of fitting and deciding.
     labelled : dict of dict of arrays
         With retraining, the objects that were labelled for each rejector: ``row``, the row in the data;
-        ``probability``, its chance of being chosen, given the decisions (1 if it was not drawn); and
-        ``audited``, whether it was drawn from the accepted ones.
+        ``label``, what it was called; ``known``, the position of the first period in which that was known
+        (beyond the last one if it never was); ``probability``, its chance of being chosen, given the
+        decisions (1 if it was not drawn, NaN if unknown); and ``audited``, whether it was drawn from the
+        accepted ones.
     """
 
     periods: tuple[str, ...]
@@ -212,12 +214,16 @@ class Backtest:
             kept[rows] = kept_shares(answer.ranking[rows], rejection_rate)
         return kept
 
+    def confusions_at(self, rejector: str, rejection_rate: float = 0.15) -> FloatArray:
+        """Return counts as in ``confusions``, if this share of each period were rejected."""
+        return self._confusions(rejector, slice(None), self.kept_at(rejector, rejection_rate))
+
     def audit(self, rejector: str) -> AuditEstimate:
         """Estimate the error among accepted answers only from the labels that retraining used.
 
         Each labelled accepted answer is weighted by one over its chance of being chosen, so the estimate is
-        unbiased. It is NaN if no accepted answers were drawn in some period, since nothing is known about the
-        others.
+        unbiased if these labels are right. It is NaN if no accepted answers were drawn in some period, since
+        nothing is known about the others.
         """
         accepted, columns = self.answers_of(rejector).accepted, self.labelled.get(rejector)
         if columns is None:
@@ -229,7 +235,7 @@ class Backtest:
         drawn = place if "choose='random'" in self.manifest["retrain"] else place[columns["audited"]]
         if not drawn_in_every_period(self.period[accepted], self.period[seen], self.period[drawn]):
             return AuditEstimate(np.nan, 0.0, 1.0, len(seen))
-        wrong = self.answers[rejector].labels[seen] != self.y[seen]
+        wrong = self.answers[rejector].labels[seen] != columns["label"][kept]
         return estimate_error(wrong, chance, int(accepted.sum()))
 
     def summary(self) -> dict[str, AnyArray]:
@@ -400,11 +406,12 @@ class Backtest:
             metrics[name] = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         return metrics
 
-    def _confusions(self, name: str, periods: slice) -> IntArray:
-        """Return `confusions` of one rejector in some periods."""
-        actual, predicted, accepted = self._actual, self._predicted[name], self.answers[name].accepted
+    def _confusions(self, name: str, periods: slice, kept: AnyArray | None = None) -> AnyArray:
+        """Return `confusions` of one rejector in some periods; ``kept`` may be shares of the objects."""
+        actual, predicted = self._actual, self._predicted[name]
+        kept = self.answers[name].accepted if kept is None else kept
         counts = [
-            confusions(actual[rows], predicted[rows], accepted[rows], len(self.classes))
+            confusions(actual[rows], predicted[rows], kept[rows], len(self.classes))
             for rows in self._rows_of_periods[periods]
         ]
         return np.array(counts)
@@ -471,7 +478,8 @@ def _read_labelled(path: Path, rejectors: Iterable[str]) -> dict[str, dict[str, 
     if not path.exists():
         return {}
     stored = extra("pyarrow.parquet", "frames").read_table(path)
-    columns = {key: np.asarray(stored[key]) for key in ("row", "probability", "audited")}
+    keys = ("row", "label", "known", "probability", "audited")
+    columns = {key: as_text_array(np.asarray(stored[key])) for key in keys}
     own = {name: np.asarray(stored["rejector"]) == name for name in rejectors}
     return {name: {key: column[rows] for key, column in columns.items()} for name, rows in own.items()}
 

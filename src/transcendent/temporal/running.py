@@ -18,7 +18,7 @@ from transcendent.errors import CopiesWarning, InfeasibleError
 from transcendent.monitoring.drift import DriftMonitor
 from transcendent.monitoring.labels import LabelPlan
 from transcendent.temporal.checkpoints import read_period, write_period
-from transcendent.temporal.labelling import Retraining, joining
+from transcendent.temporal.labelling import Candidates, Chosen, Labels, Retraining, joining
 from transcendent.temporal.periods import TimeSplit, in_order_of_time
 from transcendent.temporal.result import as_text_array
 
@@ -41,48 +41,56 @@ class Run:
     verbose: bool = False
     note: str = ""
 
-    def fit(self, rejector: Any, stages: list[IntArray]) -> Any:
+    def fit(self, rejector: Any, stages: list[Labels]) -> Any:
         """Fit a clone on the training rows; labelled rows that can join are fitted too, or learnt.
 
-        ``stages`` has the rows that were labelled at each time to learn.
+        ``stages`` has what was known at each time to learn.
         """
-        train, times = self.split.train, in_order_of_time(self.split.times)
+        times = in_order_of_time(self.split.times)
         fresh = clone(rejector, safe=False)
         what = self.what_learns(fresh)
-        joined = [joining(labelled, self.y, train) for labelled in stages[-1:] if what == "anew"]
-        rows = np.concatenate([train, *joined])
-        rows = rows[np.argsort(times[rows], kind="stable")]
-        given = {"times": times[rows]} if self.chronological else {}
-        fitted = fresh.fit(self.take(rows), self.y[rows], **given)
-        for labelled in self._to_repeat(stages) if what != "anew" else ():
-            fitted = self.learn(fitted, labelled)
+        rows, y = self._joined(stages[-1] if what == "anew" and stages else self.no_labels())
+        order = np.argsort(times[rows], kind="stable")
+        given = {"times": times[rows[order]]} if self.chronological else {}
+        fitted = fresh.fit(self.take(rows[order]), y[order], **given)
+        for labels in self._to_repeat(stages) if what != "anew" else ():
+            fitted = self.learn(fitted, labels)
         return fitted
 
-    def _to_repeat(self, stages: list[IntArray]) -> list[IntArray]:
-        """Return the stages to learn: the last, which has all rows, or each one if classes are new."""
+    def no_labels(self) -> Labels:
+        """Return no labels yet."""
+        none = np.empty(0, dtype=np.intp)
+        return Labels(none, self.y[:0], none)
+
+    def _joined(self, labels: Labels) -> tuple[IntArray, AnyArray]:
+        """Return the training rows and the labelled ones that can join them, with their labels."""
+        known = self.y[self.split.train]
+        joined = joining(labels, known)
+        return np.concatenate([self.split.train, joined.rows]), np.concatenate([known, joined.given])
+
+    def _to_repeat(self, stages: list[Labels]) -> list[Labels]:
+        """Return the stages to learn: the last, which has all labels, or each one if classes are new."""
         known = self.y[self.split.train]
         # Which objects of a new class calibrate depends on the stage at which they came.
-        new_classes = any(not np.isin(self.y[labelled], known).all() for labelled in stages)
-        return [labelled for labelled in (stages if new_classes else stages[-1:]) if len(labelled)]
+        new_classes = any(not np.isin(labels.given, known).all() for labels in stages)
+        return [labels for labels in (stages if new_classes else stages[-1:]) if len(labels.rows)]
 
     def what_learns(self, rejector: Any) -> Any:
         """Return what learns: "nothing", "anew" for a refit, or what `Retraining.what` names."""
         return "nothing" if self.retrain is None else declared(rejector).what_learns(self.retrain.what)
 
-    def learn(self, fitted: Any, labelled: IntArray) -> Any:
+    def learn(self, fitted: Any, labels: Labels) -> Any:
         """Teach a rejector the labelled rows that can join the training rows."""
-        train, what = self.split.train, self.what_learns(fitted)
+        what = self.what_learns(fitted)
         if what == "nothing":
             return fitted
         if what == "judge":
-            joined = labelled[np.isin(self.y[labelled], self.y[train])]
-        else:
-            joined = joining(labelled, self.y, train)
-        rows = np.concatenate([train, joined])
+            labels = labels.of(np.isin(labels.given, self.y[self.split.train]))
+        rows, y = self._joined(labels)
         with warnings.catch_warnings():
             # It would come in every period; find_biases reports copies.
             warnings.simplefilter("ignore", CopiesWarning)
-            return fitted.learn(take_rows(self.X, rows), self.y[rows], what=what)
+            return fitted.learn(take_rows(self.X, rows), y, what=what)
 
     def take(self, rows: IntArray) -> Any:
         """Return some of the rows, or of the answers if the rejectors judge scores."""
@@ -115,8 +123,8 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     monitor: DriftMonitor | None = None
     state: str | None = None
     watched: dict[str, Any] = {}
-    labelled = np.empty(0, dtype=np.intp)
-    stages: list[IntArray] = []
+    labels = run.no_labels()
+    stages: list[Labels] = []
     since_fit: list[IntArray] = []
     decided: list[dict[str, AnyArray]] = []
     periods, done, label = run.split.periods, 0, f"backtest of {name}{run.note}"
@@ -126,7 +134,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
                 fitted, since_fit = None, []
-                stages.append(labelled)
+                stages.append(labels.known(i))
                 state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
             columns = read_period(run.checkpoints, name, i)
@@ -146,7 +154,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             if columns is not None:
                 decided.append(columns)
                 since_fit.append(rows)
-                labelled = np.concatenate([labelled, columns["labelled"]])
+                labels = labels.joined(Labels(columns["labelled"], columns["given"], columns["known"]))
                 if "monitor" in columns:
                     state = columns.pop("monitor").item()
                     watched[periods.labels[i]] = columns.pop("watched").tolist()
@@ -158,7 +166,7 @@ def _fit_up_to_now(
     run: Run,
     rejector: Any,
     learner: Any,
-    stages: list[IntArray],
+    stages: list[Labels],
     since_fit: list[IntArray],
     seconds: dict[str, float],
 ) -> Any:
@@ -183,10 +191,15 @@ def _decide_period(
     with _timed(seconds, "decide"):
         X = run.take(rows)
         decisions = fitted.decide(X) if monitor is None else monitor.update(X)
-    chosen = LabelPlan.spend(0, rows[:0], rows[:0], 0)
+    chosen, labels = LabelPlan.spend(0, rows[:0], rows[:0], 0), run.no_labels()
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
-        chosen = run.retrain.select(fitted, features_of(X), decisions, generator)
+        times, features = run.split.times[rows], features_of(X)
+        chosen = run.retrain.select(Candidates(rows, features, times, decisions, fitted, generator))
+        own = rows[chosen.rows]
+        asked = (own, take_rows(features, chosen.rows), run.y[own], times[chosen.rows])
+        classes = np.unique(run.y)
+        labels = run.retrain.ask(Chosen(*asked, classes, generator), period, run.random_state)
     kept = replace(decisions, p_values=None, doubts=None)
     columns = {key: as_text_array(column) for key, column in kept.columns().items()}
     if monitor is not None:
@@ -196,7 +209,9 @@ def _decide_period(
         ]
         columns |= {"monitor": np.array(monitor.to_json()), "watched": np.array([monitor.log_value, *raised])}
     return columns | {
-        "labelled": rows[chosen.rows],
+        "labelled": labels.rows,
+        "given": labels.given,
+        "known": labels.since,
         "probability": chosen.probabilities,
         "audited": chosen.audited,
         "classes": as_text_array(decisions.classes),
@@ -209,8 +224,8 @@ def _outcome(
 ) -> Outcome:
     """Join the columns of all periods."""
     columns = {key: np.concatenate([period[key] for period in decided]) for key in decided[0]}
-    labelled = {"row": run.numbers[columns.pop("labelled")]}
-    labelled |= {key: columns.pop(key) for key in ("probability", "audited")}
+    labelled = {"row": run.numbers[columns.pop("labelled")], "label": columns.pop("given")}
+    labelled |= {key: columns.pop(key) for key in ("known", "probability", "audited")}
     classes, ranked_by = np.unique(columns.pop("classes")), columns.pop("ranked_by")[0].item()
     answers = Decisions(**columns, classes=classes, ranked_by=ranked_by)
     return Outcome(answers, seconds, {} if run.retrain is None else labelled, watched)

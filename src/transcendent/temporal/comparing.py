@@ -1,0 +1,240 @@
+"""Two rejectors compared: differences of their metrics on the same objects, with paired intervals."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, divide
+from transcendent._utils.checks import check_shares
+from transcendent._utils.extras import extra
+from transcendent._utils.listing import Listing, decimals, figure
+from transcendent._utils.text import counted
+from transcendent.metrics.performance import SUBSETS, Subset, subset_metrics
+from transcendent.temporal.repeated import RepeatedBacktest
+from transcendent.temporal.result import Backtest, as_frame
+
+_METRICS: dict[str, tuple[str, Subset]] = {
+    "errors_caught": ("share_of_errors", "rejected"),
+    "f1_kept": ("f1", "kept"),
+    "error_kept": ("error", "kept"),
+    "rejection_rate": ("share", "rejected"),
+    "f1_baseline": ("f1", "baseline"),
+    "error_baseline": ("error", "baseline"),
+}
+_POSITIVES = "positives_rejected"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Metrics of two rejectors, and the intervals of their differences.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The rejectors.
+    metrics : tuple of str
+        Columns of `Backtest.summary`.
+    values : array of shape (2, metrics)
+        Those of each rejector, over the objects of all periods; means over the seeds.
+    difference, low, high : arrays of shape (metrics,)
+        First minus second, and the ends of its interval. NaN where a metric is undefined.
+    said : str
+        What was compared, and how, in a line.
+    """
+
+    names: tuple[str, str]
+    metrics: tuple[str, ...]
+    values: FloatArray
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    said: str
+
+    def summary(self) -> dict[str, AnyArray]:
+        """Return columns with one row per metric."""
+        first, second = self.values
+        return {
+            "metric": np.array(self.metrics),
+            "first": first.copy(),
+            "second": second.copy(),
+            "difference": self.difference.copy(),
+            "low": self.low.copy(),
+            "high": self.high.copy(),
+        }
+
+    def to_frame(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """Return the summary as a pandas or polars DataFrame."""
+        return as_frame(self.summary(), library)
+
+    def to_latex(self) -> str:
+        """Return the summary as a LaTeX table, which needs the package booktabs."""
+        return self._listing().as_latex()
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the differences with their intervals; return the `DifferenceDisplay`."""
+        display = extra("transcendent.plots", "plots").DifferenceDisplay
+        return display.from_comparisons({f"{self.names[0]} − {self.names[1]}": self}).plot(ax)
+
+    def __repr__(self) -> str:
+        return f"{self.said}\n{self._listing().as_text()}"
+
+    def _repr_html_(self) -> str:
+        return self._listing().as_html(self.said)
+
+    def _listing(self) -> Listing:
+        rows = []
+        for metric, *values, low, high in zip(
+            self.metrics, *self.values, self.difference, self.low, self.high, strict=True
+        ):
+            places = max(decimals(value) for value in values)
+            ends = " to ".join(figure(end, places) for end in (low, high))
+            rows.append([metric, *(figure(value, places) for value in values), ends])
+        return Listing(["", *self.names, "difference", "interval"], rows)
+
+
+def compare(
+    first: Backtest | RepeatedBacktest,
+    second: Backtest | RepeatedBacktest,
+    *,
+    rejectors: tuple[str, str] | None = None,
+    at: float | None = None,
+    block: int = 3,
+    level: float = 0.95,
+    n_resamples: int = 2000,
+    random_state: int = 0,
+) -> Comparison:
+    """Compare two rejectors that decided the same objects.
+
+    The interval is of a paired bootstrap: blocks of consecutive periods are drawn with replacement, and seeds
+    if there are several, the same for both rejectors. Consecutive periods resemble each other, which is what
+    blocks are for. It says how the difference would vary with other months and other seeds, if those were
+    like these; months that are unlike them may be different.
+
+    Parameters
+    ----------
+    first, second : Backtest or RepeatedBacktest
+        Results on the same test objects; repeated ones with the same seeds. They may be the same result.
+    rejectors : (str, str) or None
+        A rejector of each; not needed for results of one rejector.
+    at : float or None
+        Share of every period that is rejected, least trusted first, in place of the rejectors' own decisions.
+    block : int
+        Length of the blocks, in periods.
+    level : float
+        Probability of the interval.
+    n_resamples : int
+        Number of bootstrap samples.
+    random_state : int
+        Seed of the draws.
+
+    Examples
+    --------
+    >>> from sklearn.svm import LinearSVC
+    >>> from transcendent import InductiveEvaluator, backtest
+    >>> from transcendent.baselines import ProbabilityThresholds
+    >>> from transcendent.datasets import make_stream
+    >>> from transcendent.temporal import compare
+    >>> stream = make_stream(6000, n_periods=12, concept=0.5, random_state=0)
+    >>> both = {"ICE": InductiveEvaluator(LinearSVC()), "sigmoid": ProbabilityThresholds(LinearSVC())}
+    >>> result = backtest(both, stream.X, stream.y, stream.times, train="2020-05")
+    >>> found = compare(result, result, rejectors=("ICE", "sigmoid"), at=0.15)
+    >>> found.difference.shape
+    (7,)
+    """
+    check_shares(ends="excluded", level=level)
+    if at is not None:
+        check_shares(ends="excluded", at=at)
+    runs = _runs(first), _runs(second)
+    names = _names(runs, rejectors)
+    _check_pairs(*runs)
+    one = next(iter(runs[0].values()))
+    n_periods = len(one.periods)
+    if not isinstance(block, int | np.integer) or not 1 <= block <= n_periods:
+        raise ValueError(f"block must be a number of periods from 1 to {n_periods}, not {block!r}.")
+    counts = np.array(
+        [[_counts(run, name, at) for run in of.values()] for of, name in zip(runs, names, strict=True)]
+    )  # (2, seeds, periods, kept or rejected, true, predicted)
+    generator = np.random.default_rng(random_state)
+    drawn = _drawn_periods(n_periods, block, n_resamples, generator)
+    n_seeds = counts.shape[1]
+    seeds = generator.integers(n_seeds, size=(n_resamples, n_seeds))
+    values = _metrics(counts.sum(axis=2), one.positive)
+    resampled = _metrics(np.einsum("rp,bsp...->bsr...", drawn, counts), one.positive)
+    means = np.take_along_axis(resampled, seeds.T[None, :, :, None], axis=1).mean(axis=1)
+    tail = (1 - level) / 2
+    low, high = np.round(np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0), 12) + 0.0  # no -0
+    mean = values.mean(axis=1)
+    said = _said(runs[0], names, at, block, level)
+    return Comparison(names, _names_of_metrics(one), mean, mean[0] - mean[1], low, high, said)
+
+
+def _runs(result: Backtest | RepeatedBacktest) -> Mapping[Any, Backtest]:
+    if isinstance(result, RepeatedBacktest):
+        return result.results
+    if not isinstance(result, Backtest):
+        raise TypeError(f"compare needs results of backtest, not {type(result).__name__}.")
+    return {result.manifest.get("random_state"): result}
+
+
+def _names(runs: tuple[Mapping[Any, Backtest], ...], rejectors: tuple[str, str] | None) -> tuple[str, str]:
+    own = [list(next(iter(of.values())).answers) for of in runs]
+    if rejectors is None:
+        if any(len(names) != 1 for names in own):
+            raise ValueError(f"name a rejector of each result: rejectors=({own[0][0]!r}, {own[1][-1]!r}).")
+        rejectors = (own[0][0], own[1][0])
+    if isinstance(rejectors, str) or len(rejectors) != 2:
+        raise ValueError(f"rejectors must be two names, not {rejectors!r}.")
+    for of, name in zip(runs, rejectors, strict=True):
+        next(iter(of.values())).answers_of(name)
+    return rejectors
+
+
+def _check_pairs(first: Mapping[Any, Backtest], second: Mapping[Any, Backtest]) -> None:
+    """Raise unless both have decided the same objects, with the same seeds."""
+    if max(len(first), len(second)) > 1 and list(first) != list(second):
+        raise ValueError(f"the results have other seeds: {list(first)} and {list(second)}.")
+    for one, other in zip(first.values(), second.values(), strict=True):
+        same = one.periods == other.periods and np.array_equal(one.rows, other.rows)
+        if not same or not np.array_equal(one.y, other.y) or one.pos_label != other.pos_label:
+            raise ValueError("the results are of other objects, periods or labels, and cannot be paired.")
+
+
+def _counts(run: Backtest, name: str, at: float | None) -> AnyArray:
+    """Return counts of each period: (periods, kept or rejected, true classes, predicted classes)."""
+    return run.confusions[name] if at is None else run.confusions_at(name, at)
+
+
+def _drawn_periods(n: int, block: int, n_resamples: int, generator: np.random.Generator) -> IntArray:
+    """Return how often each period is in each sample of blocks; the last one is followed by the first."""
+    starts = generator.integers(n, size=(n_resamples, -(-n // block)))
+    drawn = (starts[..., None] + np.arange(block)).reshape(n_resamples, -1)[:, :n] % n
+    samples = np.repeat(np.arange(n_resamples), n)
+    return np.bincount(samples * n + drawn.ravel(), minlength=n_resamples * n).reshape(n_resamples, n)
+
+
+def _names_of_metrics(result: Backtest) -> tuple[str, ...]:
+    return (*_METRICS, *([] if result.positive is None else [_POSITIVES]))
+
+
+def _metrics(counts: AnyArray, positive: int | None) -> FloatArray:
+    """Return the metrics of (..., 2, classes, classes) counts, along a new last axis."""
+    columns = subset_metrics(counts, positive)
+    found = [columns[key][..., SUBSETS.index(subset)] for key, subset in _METRICS.values()]
+    if positive is not None:
+        of_class = counts[..., positive, :].sum(axis=-1)
+        found.append(divide(of_class[..., 1], of_class.sum(axis=-1)))
+    return np.stack(found, axis=-1)
+
+
+def _said(
+    runs: Mapping[Any, Backtest], names: tuple[str, str], at: float | None, block: int, level: float
+) -> str:
+    one = next(iter(runs.values()))
+    limit = "" if at is None else f" with {at:.0%} of each period rejected"
+    seeds = f", {counted(len(runs), 'seed')}" if len(runs) > 1 else ""
+    return (
+        f"{names[0]} minus {names[1]}{limit}: {counted(len(one.y), 'object')}, "
+        f"{counted(len(one.periods), 'period')}{seeds}; {level:.0%} intervals, blocks of {block}"
+    )

@@ -1,0 +1,204 @@
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy.stats import binom
+from sklearn.metrics import f1_score
+from sklearn.svm import LinearSVC
+
+from transcendent import InductiveEvaluator, backtest
+from transcendent.baselines import ProbabilityThresholds
+from transcendent.datasets import make_stream
+from transcendent.plots import DifferenceDisplay
+from transcendent.temporal import RepeatedBacktest, compare
+
+STREAM = make_stream(4000, n_periods=10, concept=0.5, random_state=0)
+BOTH = {"ICE": InductiveEvaluator(LinearSVC()), "sigmoid": ProbabilityThresholds(LinearSVC())}
+NAMES = ("ICE", "sigmoid")
+
+
+def run(rejectors=BOTH, seeds=0):
+    return backtest(rejectors, STREAM.X, STREAM.y, STREAM.times, train="2020-05", random_state=seeds)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return run()
+
+
+@pytest.fixture(scope="module")
+def repeated():
+    return run(seeds=[0, 1, 2])
+
+
+def literally(y, labels, accepted):
+    """The metrics of objects, one by one."""
+    wrong = labels != y
+    return {
+        "errors_caught": np.mean(~accepted[wrong]),
+        "f1_kept": f1_score(y[accepted], labels[accepted]),
+        "error_kept": wrong[accepted].mean(),
+        "rejection_rate": np.mean(~accepted),
+        "f1_baseline": f1_score(y, labels),
+        "error_baseline": wrong.mean(),
+        "positives_rejected": np.mean(~accepted[y == 1]),
+    }
+
+
+def naive(results, block, n_resamples, random_state):
+    """The same draws; every sample is made of objects, and every metric computed from these."""
+    generator = np.random.default_rng(random_state)
+    first = results[0]
+    n, found = len(first.periods), []
+    starts = generator.integers(n, size=(n_resamples, -(-n // block)))
+    seeds = generator.integers(len(results), size=(n_resamples, len(results)))
+    for sample in range(n_resamples):
+        periods = [(start + i) % n for start in starts[sample] for i in range(block)][:n]
+        rows = np.concatenate([np.flatnonzero(first.period == period) for period in periods])
+        differences = []
+        for seed in seeds[sample]:
+            one = [
+                literally(first.y[rows], answer.labels[rows], answer.accepted[rows])
+                for answer in (results[seed].answers[name] for name in NAMES)
+            ]
+            differences.append([one[0][key] - one[1][key] for key in one[0]])
+        found.append(np.mean(differences, axis=0))
+    return np.quantile(found, [0.025, 0.975], axis=0)
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_intervals_are_those_of_a_naive_bootstrap(result, repeated, block):
+    for given, results in ((result, [result]), (repeated, list(repeated.results.values()))):
+        found = compare(given, given, rejectors=NAMES, block=block, n_resamples=12, random_state=3)
+        low, high = naive(results, block, 12, 3)
+        np.testing.assert_allclose(found.low, low, atol=1e-12)
+        np.testing.assert_allclose(found.high, high, atol=1e-12)
+
+
+@pytest.mark.parametrize("at", [None, 0.15, 0.4])
+def test_values_are_those_of_the_summary(result, at):
+    found = compare(result, result, rejectors=NAMES, at=at, n_resamples=10)
+    for name, values in zip(NAMES, found.values, strict=True):
+        mine = dict(zip(found.metrics, values, strict=True))
+        if at is None:
+            summary = result.summary()
+            place = summary["rejector"].tolist().index(name)
+            expected = {key: summary[key][place] for key in mine}
+        else:
+            pooled = result.at_rejection(name, at)
+            expected = {
+                "errors_caught": pooled["rejected"]["share_of_errors"],
+                "f1_kept": pooled["kept"]["f1"],
+                "error_kept": pooled["kept"]["error"],
+                "rejection_rate": at,
+            }
+        for key, value in expected.items():
+            assert mine[key] == pytest.approx(value, abs=0.002 if key == "rejection_rate" else 1e-12)
+    np.testing.assert_allclose(found.difference, found.values[0] - found.values[1])
+
+
+def test_a_rejector_does_not_differ_from_itself(repeated):
+    found = compare(repeated, repeated, rejectors=("ICE", "ICE"))
+    assert not found.difference.any()
+    assert not found.low.any()
+    assert not found.high.any()
+
+
+def test_turned_round_the_signs_change(result):
+    one = compare(result, result, rejectors=NAMES)
+    other = compare(result, result, rejectors=NAMES[::-1])
+    np.testing.assert_allclose(one.difference, -other.difference)
+    np.testing.assert_allclose(one.low, -other.high, atol=1e-12)
+
+
+def test_paired_intervals_are_narrower_than_those_apart():
+    """Months are good and bad for both alike, so most of what varies is not in the difference."""
+    stream = make_stream(6000, n_periods=12, concept=1.0, random_state=1)
+    two = {"C=1": InductiveEvaluator(LinearSVC()), "C=.5": InductiveEvaluator(LinearSVC(C=0.5))}
+    result = backtest(two, stream.X, stream.y, stream.times, train="2020-05")
+    found = compare(result, result, rejectors=("C=1", "C=.5"), at=0.15)
+    key = found.metrics.index("error_kept")
+    each = [result.intervals(name, "error", "kept")[2] for name in two]
+    assert found.high[key] - found.low[key] < min(high - low for low, high in each)
+
+
+def test_results_of_one_rejector_need_no_names():
+    first, second = (run({name: BOTH[name]}) for name in NAMES)
+    found = compare(first, second)
+    assert found.names == NAMES
+    together = run()
+    np.testing.assert_array_equal(found.difference, compare(together, together, rejectors=NAMES).difference)
+
+
+def test_what_cannot_be_paired_is_refused(result, repeated):
+    with pytest.raises(ValueError, match="name a rejector of each result"):
+        compare(result, result)
+    with pytest.raises(ValueError, match="there is no rejector 'margin'"):
+        compare(result, result, rejectors=("ICE", "margin"))
+    with pytest.raises(ValueError, match="two names"):
+        compare(result, result, rejectors="IC")
+    with pytest.raises(ValueError, match="other seeds"):
+        compare(repeated, run(seeds=[0, 1, 5]), rejectors=NAMES)
+    with pytest.raises(ValueError, match="other seeds"):
+        compare(result, repeated, rejectors=NAMES)
+    with pytest.raises(ValueError, match="other objects"):
+        compare(result, replace(result, y=1 - result.y), rejectors=NAMES)
+    with pytest.raises(TypeError, match="results of backtest, not dict"):
+        compare({}, result)
+    for block in (0, 9, 1.5):
+        with pytest.raises(ValueError, match="block must be a number of periods from 1 to"):
+            compare(result, result, rejectors=NAMES, block=block)
+    with pytest.raises(ValueError, match="at must"):
+        compare(result, result, rejectors=NAMES, at=15)
+
+
+def test_it_is_shown_and_drawn(result, repeated):
+    found = compare(repeated, repeated, rejectors=NAMES, at=0.15)
+    assert "ICE minus sigmoid with 15% of each period rejected" in repr(found)
+    assert "3 seeds; 95% intervals, blocks of 3" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert found.to_frame()["metric"].tolist() == list(found.metrics)
+    assert "toprule" in found.to_latex()
+    display = found.plot()
+    assert display.difference.shape == (1, 4)
+    other = compare(result, result, rejectors=NAMES)
+    both = DifferenceDisplay.from_comparisons({"all seeds": found, "one seed": other}).plot()
+    assert len(both.axes_) == 4
+    np.testing.assert_array_equal(both.low[1], other.low[[0, 1, 2, 6]])
+    with pytest.raises(ValueError, match="no comparison"):
+        DifferenceDisplay.from_comparisons({})
+    plt.close("all")
+
+
+def months(result, first, n):
+    """Some months of a result."""
+    rows = np.flatnonzero((result.period >= first) & (result.period < first + n))
+    return replace(
+        result,
+        periods=result.periods[first : first + n],
+        period=result.period[rows] - first,
+        rows=result.rows[rows],
+        y=result.y[rows],
+        answers={name: answer[rows] for name, answer in result.answers.items()},
+    )
+
+
+def test_intervals_of_some_months_cover_what_holds_for_all():
+    stream = make_stream(42_000, n_periods=420, random_state=0)
+    result = backtest(BOTH, stream.X, stream.y, stream.times, train="2021-09", verbose=False)
+    n, key, covered = 20, "errors_caught", []
+    true = compare(result, result, rejectors=NAMES, at=0.2)
+    true = true.difference[true.metrics.index(key)]
+    for first in range(0, 400, n):
+        part = months(result, first, n)
+        found = compare(part, part, rejectors=NAMES, at=0.2, n_resamples=500, random_state=first)
+        place = found.metrics.index(key)
+        covered.append(found.low[place] <= true <= found.high[place])
+    assert sum(covered) >= binom.ppf(0.001, len(covered), 0.9)
+
+
+def test_repeated_runs_are_kept_in_order(repeated):
+    turned = RepeatedBacktest(dict(reversed(repeated.results.items())))
+    with pytest.raises(ValueError, match="other seeds"):
+        compare(repeated, turned, rejectors=NAMES)
