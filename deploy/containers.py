@@ -61,10 +61,12 @@ class Containers:
         What they run.
     models : path
         A folder that they may read, as /models.
+    **settings : object
+        Settings of all of them.
     """
 
-    def __init__(self, image: str, models: Path) -> None:
-        self.image, self._models = image, models
+    def __init__(self, image: str, models: Path, **settings: Any) -> None:
+        self.image, self._models, self._settings = image, models, settings
         self._names: list[str] = []
 
     def command(self, database: str, *arguments: Any) -> str:
@@ -97,7 +99,7 @@ class Containers:
         return ("podman", "--runtime", "runc", "run", *options, *where, *LIMITS, *HARDENED)
 
     def _with(self, database: str, **settings: Any) -> list[str]:
-        given = {"database": database, **settings}
+        given = {**self._settings, "database": database, **settings}
         return [f"--env=TRANSCENDENT_GATE_{name.upper()}={value}" for name, value in given.items()]
 
 
@@ -159,9 +161,9 @@ def proxy_in(folder: Path, *, port: int, plain_port: int, gates: tuple[int, ...]
 
 
 @contextmanager
-def containers_of(image: str, models: Path) -> Iterator[Containers]:
+def containers_of(image: str, models: Path, **settings: Any) -> Iterator[Containers]:
     """Run containers, and remove those that are left."""
-    containers = Containers(image, models)
+    containers = Containers(image, models, **settings)
     try:
         yield containers
     finally:

@@ -1,9 +1,10 @@
-"""The runbook, step by step, with everything real: the image, PostgreSQL, and nginx with TLS in front.
+"""The runbook, step by step, with everything real: image, PostgreSQL, nginx with TLS, Chromium at the pages.
 
 python deploy/rehearsal.py [--image NAME] [--objects 400]
 
-Needs root, and of Debian podman, runc, mmdebstrap, nginx, openssl, prometheus and PostgreSQL. Each step
-prints a line; the first one that fails ends the run with exit code 1. --image leaves out the build.
+Needs root, and of Debian podman, runc, mmdebstrap, nginx, openssl, prometheus, chromium and PostgreSQL.
+Each step prints a line; the first one that fails ends the run with exit code 1. --image leaves out the
+build.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from containers import (
     run,
     wait_until,
 )
+from playwright.sync_api import Browser, Response
 from pods import NAME, migration, played, serving
 from sklearn.datasets import make_classification
 from sklearn.svm import LinearSVC
@@ -45,6 +47,7 @@ from transcendent.gate.database import connect
 
 sys.path.append(str(ROOT))  # a script finds only modules beside itself
 
+from tests.gate.pages.people import Analyst, Watched, chromium, numbers, sign_in
 from tests.gate.processes import Cluster, cluster_in, free_port
 
 TABLES = (
@@ -58,6 +61,8 @@ TABLES = (
     "deployment",
     "token",
     "event",
+    "session",
+    "work",
 )
 ROLES = {"sensor": "client", "ann": "analyst", "root": "operator", "prometheus": "metrics"}
 
@@ -66,9 +71,17 @@ class Rehearsal:
     """What the steps share."""
 
     def __init__(
-        self, containers: Containers, proxy: Proxy, cluster: Cluster, ports: list[int], n: int
+        self,
+        containers: Containers,
+        proxy: Proxy,
+        cluster: Cluster,
+        ports: list[int],
+        n: int,
+        browser: Browser,
     ) -> None:
         self.containers, self.proxy, self.cluster, self.ports = containers, proxy, cluster, ports
+        self._browser, self.watched = browser, Watched()
+        self.carl: Analyst
         self.ids = [f"object-{i}" for i in range(n)]
         self.X = np.zeros((0, 0))
         self.tokens: dict[str, str] = {}
@@ -83,6 +96,23 @@ class Rehearsal:
     def client(self, name: str) -> GateClient:
         """A client that meets every failure itself."""
         return GateClient(self.proxy.address, self.tokens[name], retries=0)
+
+    def _analyst(self) -> Analyst:
+        analyst = Analyst(self._browser.new_context(ignore_https_errors=True), [self.proxy.address])
+        self.watched.watch(analyst.page, self.proxy.address)
+        analyst.page.on("response", self._look)
+        return analyst
+
+    def _look(self, answer: Response) -> None:
+        policy = answer.headers.get("content-security-policy", "")
+        if answer.status >= 400 or "default-src 'none'" not in policy:
+            self.watched.faults.append(f"{answer.status} at {answer.url}, policy {policy!r}")
+
+    def signed_in(self, name: str) -> Analyst:
+        """Return an analyst who has signed in by a link, in a browser with cookies of its own."""
+        analyst = self._analyst()
+        sign_in(analyst.page, self.gate("sign-in", name, "--role", "analyst").strip())
+        return analyst
 
     def decide(self) -> list[Any]:
         """Decide all objects over https."""
@@ -192,6 +222,34 @@ def label(here: Rehearsal) -> str:
     return f"{len(items)}; {after['waiting']} wait"
 
 
+def use_pages(here: Rehearsal) -> str:
+    here.carl = carl = here.signed_in("carl")
+    (cookie,) = carl.page.context.cookies()
+    found = [cookie.get(each) for each in ("name", "secure", "httpOnly", "sameSite")]
+    name = f"__Host-session-{here.proxy.address.rpartition(':')[2]}"
+    require(found == [name, True, True, "Strict"], f"the cookie is {found}")
+    waiting, shown, labels = numbers(carl.page, carl.address)
+    while len(carl.confirmed) < 3:
+        require(carl.label(), f"the desk answers: {carl.met}")
+    after = numbers(carl.page, carl.address)
+    require(after == (waiting - 3, shown - 3, labels + 3), f"desk and wall show {after}")
+    carl.page.goto("about:blank")
+    require(not (faults := carl.faults + here.watched.faults), str(faults))
+    return f"3 items labelled by keys; desk and wall show {after[0]} that wait, {after[2]} labels"
+
+
+def pages_again(here: Rehearsal, before: tuple[int, int, int]) -> None:
+    """Desk and wall are alive: with the session that was restored, and with a new link."""
+    waiting, shown, labels = before
+    carl, dora = here.carl, here.signed_in("dora")
+    require(numbers(carl.page, carl.address) == before, "the pages show other numbers")
+    dora.label()
+    require(dora.label() and len(dora.confirmed) == 1, f"the desk answers: {dora.met}")
+    after = numbers(dora.page, dora.address)
+    require(after == (waiting - 1, shown - 1, labels + 1), f"desk and wall show {after}")
+    require(not (faults := dora.faults + here.watched.faults), str(faults))
+
+
 def watch(here: Rehearsal) -> str:
     headers = {"authorization": f"Bearer {here.tokens['prometheus']}"}
     require(
@@ -270,6 +328,8 @@ def contents(url: str) -> dict[str, Any]:
 def restore(here: Rehearsal, folder: Path, other: Cluster) -> str:
     with here.client("ann") as ann:
         counts = ann.counts()
+    shown = numbers(here.carl.page, here.carl.address)
+    here.carl.page.goto("about:blank")
     for port in here.ports:
         here.containers.stop(f"gate-{port}")
     before = contents(here.database)
@@ -286,8 +346,9 @@ def restore(here: Rehearsal, folder: Path, other: Cluster) -> str:
     require(here.decide() == here.decided, "the answers are the same")
     with here.client("ann") as ann:
         require(ann.counts() == counts, "nothing is kept twice, and nothing is missing")
+    pages_again(here, shown)
     here.gate("check")
-    return f"{before['item'][0]} items on another server, equal answers, nothing twice"
+    return f"{before['item'][0]} items on another server, equal answers, nothing twice, desk and wall alive"
 
 
 def play(here: Rehearsal, folder: Path) -> str:
@@ -311,6 +372,7 @@ STORY: dict[str, Callable[[Rehearsal], str]] = {
     "promote": promote,
     "decide": decide,
     "label": label,
+    "desk, wall": use_pages,
     "metrics": watch,
     "upgrade": upgrade,
     "roll back": roll_back,
@@ -350,8 +412,9 @@ def rehearse(image: str | None, n: int) -> None:
         cluster, other = (stack.enter_context(cluster_in(folder / each)) for each in ("one", "other"))
         proxy = stack.enter_context(proxy_in(folder / "nginx", **given))
         os.environ["SSL_CERT_FILE"] = str(proxy.certificate)
-        containers = stack.enter_context(containers_of(image, models))
-        here = Rehearsal(containers, proxy, cluster, ports, n)
+        given = {"public_url": proxy.address}
+        containers = stack.enter_context(containers_of(image, models, **given))
+        here = Rehearsal(containers, proxy, cluster, ports, n, stack.enter_context(chromium()))
         here.X = fit_models(models, n)
         for name, step in STORY.items():
             tell(name, partial(step, here))

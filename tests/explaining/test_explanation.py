@@ -412,14 +412,19 @@ def test_the_sentence_says_what_the_object_is_like():
     rows = np.array([[1.0, 1, 0, 0, 0]] * 3 + [[1, 1, 1, 0, 0], [1, 1, 0, 1, 1]])
     found = {"accepted": True, "label": 1, "votes": None, "p_values": {}, "credibility": 1.0, "doubt": None}
 
-    def said(known, row):
+    def said(known, row, **given):
         near = [known.neighbour(j, d) for j, d in enumerate(known.distances(row))]
-        everything = {**found, "requirements": [], "nearest": near, "metric": known.metric}
+        everything = {**found, "requirements": [], "nearest": near, "metric": known.metric, **given}
         return sentence(everything, within_budget=False)
 
     known = KnownObjects(rows, labels, times=np.full(5, "2013-04"))
     same = "it has the same features as goodware of 2013-04 (4 of the 5 nearest are goodware)."
     assert said(known, rows[:1]).endswith(same)
+    doubted = {"accepted": False, "doubt": "like nothing known"}
+    unlike = "; it is unlike the calibration objects"  # but some are known that were labelled since
+    equal = f"{unlike}, but has the same features as goodware of 2013-04 (4 of the 5 nearest are goodware)."
+    assert said(known, rows[:1], **doubted).endswith(equal)
+    assert f"{unlike}; closest to " in said(known, np.array([[1.0, 0, 0, 0, 0]]), **doubted)
     multiples = KnownObjects(sp.csr_matrix(rows[:4] * 3), labels[:4])
     assert said(multiples, sp.csr_matrix(rows[:1])).endswith("; closest to goodware (distance 0.000).")
     own = KnownObjects(rows[[4, 0, 1]], ["malware", "goodware", "goodware"])

@@ -30,10 +30,26 @@ def test_the_number_of_looks_is_the_smallest(share, confidence):
 
 
 def test_words():
-    assert what_looks_prove(3) == "3 opened and alike: up to 63% may differ; 29 for 10%"
-    assert what_looks_prove(29) == "29 opened and alike: up to 10% may differ"
+    of_many = "3 drawn at random were all spyware. At worst 63% of all 40 members are not (95% sure)"
+    assert what_looks_prove(3, label="spyware", members=40) == f"{of_many}; 29 looks make that 10%"
+    assert what_looks_prove(3, label="spyware", members=29) == of_many.replace("40", "29")
+    assert what_looks_prove(29).endswith("At worst 10% of all members differ (95% sure)")
+    unlike = what_looks_prove(3, unlike=1)
+    assert unlike == "3 drawn at random were alike, 1 was not. At worst 75% of all members differ (95% sure)"
+    assert what_looks_prove(0) == "no member was opened yet"
+    assert what_looks_prove(0, unlike=2) == "none of 2 drawn at random says what it is"
     assert may_differ(0) == 1.0
-    assert what_looks_prove(3, unlike=1) == "3 opened and alike, 1 not: up to 75% may differ"
+
+
+@pytest.mark.parametrize(("members", "said"), [
+    (2, "2 drawn at random were all spyware: no other member is left"),
+    (4, "2 drawn at random were all spyware. At worst 50% of all 4 members are not (95% sure)"),
+])  # fmt: skip
+def test_of_a_small_campaign_few_can_differ(members, said):
+    assert what_looks_prove(2, label="spyware", members=members) == said
+
+
+def test_numbers_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="unlike must be a number of members"):
         may_differ(1, unlike=-1)
     with pytest.raises(ValueError, match="opened must be a number of members"):

@@ -9,10 +9,13 @@ from tests.gate.test_campaigns import campaigns, family, quarantine, regroup, se
 from tests.gate.test_quarantine import rows
 from transcendent.gate import wire
 from transcendent.gate.blinding import _HIDDEN, NOT_YET
+from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.contents import Contents
 from transcendent.gate.database import connect
 from transcendent.gate.intake import AUDITED, audit_secret, keep
 from transcendent.gate.opinions import SecondOpinions
+from transcendent.gate.pages.desk_queue import queue_of
+from transcendent.gate.quarantine import Quarantine
 
 SHOWN = {"id", "object_id", "sender", "received_at", "positions", "values", "classes", "model", "audit"}
 
@@ -158,8 +161,14 @@ def test_the_list_of_campaigns_does_not_name_a_look(filled):
         sql = """UPDATE content SET campaign = 'abc' FROM item_content AS known
         WHERE known.key = content.key AND item = ANY(:items)"""
         assert connection.execute(text(sql), given).rowcount == 2
-    engine.dispose()
     if root.show(items["look"])["labelled"]:
         ann.undo(items["look"])
     assert [each["described"]["medoid"] for each in ann.campaigns()] == [None]
     assert [each["described"]["medoid"] for each in root.campaigns()] == [items["look"]]
+    listed = Quarantine(engine), CampaignLabels(engine)
+    for who in ("ann", "root"):  # the desk hides it from operators, too
+        rows = queue_of(engine, *listed, who, opinions=False, new=False).rows
+        assert [(row.like, row.chips) for row in rows if row.first or row.like] == [
+            ("abc", [("warn", "not triaged")])
+        ]
+    engine.dispose()

@@ -98,9 +98,9 @@ def test_near_contents_are_a_campaign_and_copies_alone_are_not(engine, quarantin
     assert (found["waiting"], found["contents"], found["opened"], found["needed"]) == (8, 6, 0, 3)
     assert found["described"]["n_contents"] == 6
     assert found["described"]["medoid"] in scalars(engine, "SELECT id FROM item")
-    assert found["described"]["sentence"].startswith("6 contents, up to ")  # copies are not counted
+    assert found["described"]["sentence"].startswith("6 different objects, at most ")  # without copies
     assert found["described"]["p_values"] == {"low": 0.1, "median": 0.1, "high": 0.1}
-    assert found["proves"].startswith("0 opened")
+    assert found["proves"] == "no member was opened yet"
     assert found["label"] is None
     counted = quarantine.counts()
     assert (counted["campaigns"], counted["in_campaigns"], counted["waiting"]) == (1, 6, 11)
@@ -123,6 +123,30 @@ def test_items_of_no_campaign_are_claimed_alone(engine, quarantine, campaigns, s
     assert campaigns.get("none") is None
 
 
+def test_what_waits_of_labelled_contents_is_reached(engine, quarantine, campaigns, send):
+    twice = np.vstack([family(2), family(2)[:1]])
+    audited = rows(
+        engine, [0.2, 0.3], "audited", tier=AUDITED, accepted=True, features=encode(family(2)[:1])[0]
+    )
+    keep(engine, audited)
+    send(twice)
+    [found] = campaigns.list()
+    assert (found["waiting"], found["copies"]) == (3, 1)
+    quarantine.resolve("ann", quarantine.claim_next("ann", among="audit"), "malware")
+    [first] = quarantine.claim("ann", campaign=found["id"]).items
+    quarantine.resolve("ann", first["id"], "malware")
+    [shown] = campaigns.list()
+    assert (shown["waiting"], shown["opened"], shown["label"]) == (2, 2, "malware")
+    assert shown["proves"] == "2 drawn at random were all malware: no other member is left"
+    [left] = quarantine.claim("bob", 9, campaign=found["id"]).items
+    assert (left["object_id"], left["copies"]) == ("o0-0", 1)
+    quarantine.skip("bob", left["id"])
+    assert quarantine.claim_next("bob", campaign=found["id"]) is None
+    [left] = quarantine.claim("ann", 9, campaign=found["id"]).items
+    quarantine.resolve("ann", left["id"], "malware")
+    assert campaigns.list() == []
+
+
 def test_it_is_labelled_once_and_undone_once(engine, quarantine, campaigns, send):
     send(np.vstack([family(9), family(9)[:4]]))
     send(family(5, 70), "other")
@@ -132,7 +156,7 @@ def test_it_is_labelled_once_and_undone_once(engine, quarantine, campaigns, send
     opened = open_members(quarantine, found["id"])
     [shown] = [each for each in campaigns.list() if each["id"] == found["id"]]
     assert (shown["label"], shown["labels"], shown["missing"]) == ("malware", {"malware": 3}, None)
-    assert shown["proves"] == "3 opened and alike: up to 63% may differ; 29 for 10%"
+    assert shown["proves"].startswith("3 drawn at random were all malware. At worst 63% of all 9 members")
     with pytest.raises(ConflictError, match="that were opened are 'malware'"):
         campaigns.resolve("ann", found["id"], "goodware")
     waited = shown["waiting"]
@@ -315,7 +339,9 @@ def test_members_that_say_nothing_are_replaced_and_count_as_unlike(engine, quara
     open_members(quarantine, found["id"])
     [shown] = campaigns.list()
     assert (shown["opened"], shown["unlike"], shown["label"]) == (3, 2, "malware")
-    assert shown["proves"] == "3 opened and alike, 2 not: up to 81% may differ"
+    assert shown["proves"] == (
+        "3 drawn at random were malware, 2 were not. At worst 67% of all 9 members are not (95% sure)"
+    )
     left = 4 if how == "unclear" else 3
     assert campaigns.resolve("ann", found["id"], "malware")["items"] == left
     assert campaigns.list() == []

@@ -1,15 +1,17 @@
 """Objects with the same features: one of them waits in the queue, and the others get its label."""
 
 import io
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Semaphore
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from tests.gate.test_quarantine import rows
 from transcendent.cli.app import app
+from transcendent.gate import contents as contents_module
 from transcendent.gate import wire
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
@@ -20,6 +22,7 @@ from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, keep
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.quarantine import Quarantine
+from transcendent.gate.repeating import Repeated
 
 SAME, OTHER = encode(np.array([[1.0, 0, 1], [0, 1, 1]]))
 
@@ -111,6 +114,31 @@ def test_they_are_labelled_once_and_undone_once(engine, quarantine, send):
     label_next(quarantine, "goodware", "bob")
     assert labels_of(quarantine, "o3")[2:] == [("label", "goodware", "bob", "copy")]
     assert check(engine) == []
+
+
+@pytest.mark.parametrize("act", ["label", "undo"])
+def test_a_label_while_the_content_is_being_found(engine, quarantine, contents, send, act):
+    send(2, find=False)
+    [item] = quarantine.claim("ann").items
+    acts = [lambda: quarantine.resolve("ann", item["id"], "malware")]
+    if act == "undo":
+        acts[0]()
+        acts = [lambda: quarantine.undo("ann", item["id"])]
+    done = []
+
+    def meanwhile(connection, cursor, statement, *_):
+        if "SET leader" in statement and acts:
+            done.append(pool.submit(acts.pop()))
+            wait(done, timeout=1)
+
+    with ThreadPoolExecutor(1) as pool:
+        event.listen(engine, "before_cursor_execute", meanwhile)
+        contents.add_new()
+        event.remove(engine, "before_cursor_execute", meanwhile)
+        [each.result() for each in done]
+    assert len(done) == 1
+    assert check(engine) == []
+    assert {state for _, state in states(engine).values()} == ({1} if act == "label" else {0})
 
 
 def test_one_copy_can_be_undone_alone(engine, quarantine, send):
@@ -278,6 +306,33 @@ def test_late_commits_are_found_and_old_items_are_not_read_again(engine, content
     assert contents.add_new() == 0
     with engine.connect() as connection:
         assert connection.execute(text(known)).scalar_one() == 0
+
+
+def test_a_backlog_does_not_keep_the_gate_from_stopping(engine, contents, send, monkeypatch):
+    monkeypatch.setattr(contents_module, "_AT_ONCE", 2)
+    monkeypatch.setattr(contents_module, "_LONGEST", 0.0)
+    send(5, find=False)
+    known = text("SELECT count(*) FROM item_content")
+    for n in (2, 4):
+        assert contents.work()
+        with engine.connect() as connection:
+            assert connection.execute(known).scalar_one() == n
+    monkeypatch.setattr(contents_module, "_LONGEST", 60.0)
+    assert not contents.work()
+    assert states(engine) == {"o0": (REJECTED, 0), **{f"o{i}": (COPY, 0) for i in range(1, 5)}}
+
+
+def test_work_of_which_there_is_more_is_repeated_without_a_pause():
+    done, more = Semaphore(0), iter([True, True, False])
+
+    def work():
+        done.release()
+        return next(more)
+
+    repeated = Repeated("work", 600, work)
+    assert all(done.acquire(timeout=60) for _ in range(3))
+    assert not done.acquire(timeout=0.2)
+    repeated.close()
 
 
 def test_back_to_the_version_before(own_engine):

@@ -470,6 +470,11 @@ class TestCommand:
         assert rows_of(engine, "SELECT count(*) FROM item") == [(4,)]
         assert rows_of(engine, "SELECT kind, items, reason FROM deletion") == [("sender", 2, "request 7")]
 
+    def test_says_that_there_is_nothing(self, run, given, engine, send, objects):  # noqa: F811
+        send(*objects)
+        asked = ("delete", "--object", "misspelt", "--reason", "request 7")
+        assert "nothing is kept of it: is it written as it was sent?" in run(*asked).stderr
+
     def test_by_a_field_that_the_settings_declare(self, run, given, engine, send, objects, monkeypatch):  # noqa: F811
         send(*objects)
         asked = ("delete", "--context", "host=host-1-a", "--reason", "why", "--yes")

@@ -64,13 +64,19 @@ def assert_nothing_left(processes, folder):
     wait_for(lambda: not folder.exists(), "end of the folder")
 
 
+def role_of(http, link):
+    """The role with which a link signs in."""
+    return re.search(r"\b(operator|analyst|viewer)\b", http.get(link).text)[0]
+
+
 def test_a_demo_is_alive_and_leaves_nothing_behind(tmp_path):
     with demo(tmp_path, "--drift-after", str(-9 * DAY)) as process:
         link = process.stdout.readline().decode().strip()
         assert link.startswith("http://127.0.0.1:"), (tmp_path / "said").read_text()
         page, _, key = link.partition("?key=")
+        others = [process.stdout.readline().decode().strip() for _ in range(2)]
         with httpx2.Client(timeout=60) as http:
-            assert "operator" in http.get(link).text
+            assert [role_of(http, each) for each in (link, *others)] == ["operator", "analyst", "viewer"]
             origin = {"origin": link.partition("/sign-in")[0]}
             assert http.post(page, data={"key": key}, headers=origin).status_code == 303
             assert http.get(f"{origin['origin']}/").headers["location"] == "/desk"

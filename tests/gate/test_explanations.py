@@ -26,7 +26,7 @@ from transcendent.gate.bodies import RefusedError
 from transcendent.gate.cutoff import Cutoff, decide_by
 from transcendent.gate.database import drop_months, month_of
 from transcendent.gate.deletion import ToDelete, delete
-from transcendent.gate.explanations import Explanations, ItemExplainer
+from transcendent.gate.explanations import Explanations, ItemExplainer, _bounded
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.known_items import KnownItems
 from transcendent.gate.opinions import SecondOpinions
@@ -522,6 +522,21 @@ def test_a_reference_file_of_another_kind_of_rows(load, tmp_path, problem, monke
     np.testing.assert_array_equal(rows, X[500:600:4])
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("2026-10-05T12:33:57.25+00:00", "2026-10-05"),
+        ("2026-10-05 00:00:00", "2026-10-05"),
+        ("2026-10", "2026-10"),
+        ("day 5 12:33", "day 5 12:33"),
+        (201310, "201310"),
+        (float("nan"), None),
+    ],
+)
+def test_times_of_a_reference_file_are_days(given, shown):
+    assert reference._time(given) == shown
+
+
 def test_a_reference_file_that_does_not_fit_is_refused_at_the_start(
     engine, model, tmp_path, problem, filled, monkeypatch
 ):
@@ -653,3 +668,9 @@ def test_decisions_are_answered_while_explanations_are_computed(gate, problem):
     stop.set()
     thread.join()
     assert np.quantile(took, 0.95) < 0.5
+
+
+def test_a_sentence_is_whole_although_other_texts_are_cut():
+    told = _bounded({"sentence": "x" * 900, "notes": ["y" * 900], "nearest": [{"id": "z" * 900}]})
+    assert told["sentence"] == "x" * 900
+    assert [len(told["notes"][0]), len(told["nearest"][0]["id"])] == [300, 300]

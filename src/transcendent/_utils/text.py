@@ -10,6 +10,8 @@ WIDTH = 100
 
 def visible(text: str, keep: str = "") -> str:
     """Escape control characters, except those in ``keep``, so that text cannot control a terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 

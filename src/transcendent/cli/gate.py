@@ -207,7 +207,10 @@ def sign_in(
     minutes: Annotated[int, Option(help="Minutes for which the link is valid.")] = 15,
     database: Database = None,
 ) -> None:
-    """Print a link with which a user signs in to the gate's pages, once."""
+    """Print a link with which a user signs in to the gate's pages, once.
+
+    The link begins with the setting public_url; without it, with this machine and the setting port.
+    """
     from transcendent.gate.database import opened
     from transcendent.gate.pages.sessions import Sessions
     from transcendent.gate.settings import read_settings

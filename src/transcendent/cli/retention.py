@@ -66,6 +66,9 @@ def delete(
             )
             return
         found = find(engine, target)
+    if not found.items and not found.examples:
+        console.say("nothing is kept of it: is it written as it was sent?")
+        return
     console.say(
         f"would delete {counted(len(found.items), 'object')} and {counted(len(found.examples), 'example')}: "
         "add --yes to confirm."

@@ -121,8 +121,10 @@ class Campaign:
             return f"{objects} left"
         if self.n_contents == 1:
             return f"{objects} with the same content"
-        contents = f"{self.n_contents:,} contents, up to {self.radius:.2g} from the medoid"
-        return contents if self.n_contents == self.size else f"{objects} of {contents}"
+        different = f"{self.n_contents:,} different objects"
+        if self.n_contents < self.size:
+            different = f"{objects}, {self.n_contents:,} of them different"
+        return f"{different}, at most {self.radius:.2g} from the most typical one"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python values, for JSON."""
@@ -286,8 +288,8 @@ def find_campaigns(
     >>> found.ids.tolist() == [found[0].id] * 4 + ["", ""]
     True
     >>> print(found[0])
-    4 objects of 2 contents, up to 0.048 from the medoid, seen 0 to 3; all have f0, f1, f2 and 7 more, none of
-    the rest.
+    4 objects, 2 of them different, at most 0.048 from the most typical one, seen 0 to 3; all have f0, f1, f2
+    and 7 more, none of the rest.
     """
     if isinstance(distance, bool) or not 0 <= distance < 1:
         raise ValueError(f"distance must be at least 0 and less than 1, not {distance!r}.")
@@ -489,7 +491,8 @@ def _checked_p_values(p_values: Any, n: int) -> FloatArray:
 
 
 def _span(first: Any, last: Any) -> str:
-    return str(first) if first == last else f"{first} to {last}"
+    first, last = (str(_plain(time)).replace("T", " ") for time in (first, last))
+    return first if first == last else f"{first} to {last}"
 
 
 def _how_many(share: float) -> str:

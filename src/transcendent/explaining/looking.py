@@ -64,7 +64,9 @@ def looks_needed(share: float, confidence: float = 0.95) -> int:
     return needed if may_differ(needed, confidence) <= share else needed + 1
 
 
-def what_looks_prove(opened: int, *, unlike: int = 0) -> str:
+def what_looks_prove(
+    opened: int, *, unlike: int = 0, label: str | None = None, members: int | None = None
+) -> str:
     """Say what opening members proves, for the button that labels the others.
 
     Parameters
@@ -73,18 +75,42 @@ def what_looks_prove(opened: int, *, unlike: int = 0) -> str:
         Number of members that were opened and have the same label.
     unlike : int
         Number of members that were opened and have another label, or none that says what they are.
+    label : str, optional
+        The label that those have which are alike.
+    members : int, optional
+        Number of members of the campaign. The more of them were opened, the fewer can differ.
 
     Examples
     --------
     >>> from transcendent.explaining import what_looks_prove
     >>> what_looks_prove(3)
-    '3 opened and alike: up to 63% may differ; 29 for 10%'
+    '3 drawn at random were all alike. At worst 63% of all members differ (95% sure); 29 looks make that 10%'
+    >>> what_looks_prove(3, label="spyware", members=12)
+    '3 drawn at random were all spyware. At worst 63% of all 12 members are not (95% sure)'
     >>> what_looks_prove(3, unlike=1)
-    '3 opened and alike, 1 not: up to 75% may differ'
+    '3 drawn at random were alike, 1 was not. At worst 75% of all members differ (95% sure)'
     """
-    alike = f"{opened:,} opened and alike" + (f", {unlike:,} not" if unlike else "")
-    bound = f"{alike}: up to {may_differ(opened, unlike=unlike):.0%} may differ"
+    if not opened:
+        return (
+            "no member was opened yet"
+            if not unlike
+            else f"none of {unlike:,} drawn at random says what it is"
+        )
+    said = f"{opened:,} drawn at random {'was' if opened == 1 else 'were'}"
+    kind = label or ("opened" if opened == 1 else "alike")
     if unlike:
-        return bound
+        said += f" {kind}, {unlike:,} {'was' if unlike == 1 else 'were'} not"
+    else:
+        said += f" {kind}" if opened == 1 else f" all {kind}"
+    if members is not None and opened + unlike >= members:
+        return f"{said}: no other member is left"
+    bound = may_differ(opened, unlike=unlike)
+    if members is not None:
+        bound = min(bound, 1 - opened / members)
+    differ = "are not" if label else "differ"
+    whom = "all members" if members is None else f"all {members:,} members"
+    found = f"{said}. At worst {bound:.0%} of {whom} {differ} (95% sure)"
     enough = looks_needed(_SHARE)
-    return bound if opened >= enough else f"{bound}; {enough} for {as_percent(_SHARE)}"
+    if unlike or opened >= enough or (members is not None and members <= enough):
+        return found
+    return f"{found}; {enough} looks make that {as_percent(_SHARE)}"

@@ -24,7 +24,10 @@ _BASES = {
     "average": "the average training object",
     "no values": "no features at all",
 }
-_DOUBTS = {"like nothing known": "it is like nothing known", "opinions disagree": "its measures disagree"}
+_DOUBTS = {
+    "like nothing known": "it is unlike the calibration objects",
+    "opinions disagree": "its measures disagree",
+}
 _MAX_NAMES = 8
 _AS_NEAR = 1e-6  # distances in single precision
 
@@ -32,10 +35,15 @@ _AS_NEAR = 1e-6  # distances in single precision
 def sentence(found: Mapping[str, Any], within_budget: bool) -> str:
     """Return the explanation in one sentence."""
     parts = [_verdict(found, within_budget), *_other_class(found)]
-    if not found["accepted"] and found["doubt"] in _DOUBTS:
-        parts.append(_DOUBTS[found["doubt"]])
+    doubt = None if found["accepted"] else found["doubt"]
+    if doubt in _DOUBTS:
+        parts.append(_DOUBTS[doubt])
     if found["nearest"]:
-        parts.append(_like(found["nearest"], found["metric"]))
+        like = _like(found["nearest"], found["metric"])
+        if doubt == "like nothing known" and like.startswith("it has"):  # it was labelled since
+            parts[-1] += ", but " + like.removeprefix("it ")
+        else:
+            parts.append(like)
     return "; ".join(parts) + "."
 
 

@@ -11,17 +11,19 @@ from transcendent.explaining import what_looks_prove
 from transcendent.gate.inferring import take_back_all
 from transcendent.gate.intake import COPY, FREE, WAITS
 from transcendent.gate.label_work import STANDS, infer, label_copies_of, pending
-from transcendent.gate.members import CampaignStanding, standings
+from transcendent.gate.members import IN_CAMPAIGN, CampaignStanding, standings
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.quarantine import ConflictError, NoItemError
 
 MAX_LISTED = 100
+_UNDONE = "the label of the campaign was undone"
 
 _WAITING = f"""
-SELECT campaign.id, campaign.described, campaign.found_at, count(*) AS waiting
+SELECT campaign.id, campaign.described, campaign.found_at, count(*) AS waiting,
+    count(*) FILTER (WHERE item.tier = {COPY}) AS copies
 FROM campaign JOIN content ON content.campaign = campaign.id
 JOIN item_content AS known ON known.key = content.key JOIN item ON item.id = known.item
-WHERE item.state = 0 AND item.tier BETWEEN 1 AND {COPY} AND NOT {pending("known")} {{}}
+WHERE item.state = 0 AND {IN_CAMPAIGN} AND NOT {pending("known")} {{}}
 GROUP BY campaign.id
 """
 _WAITING_OF = _WAITING.format("AND campaign.id = :campaign")
@@ -102,9 +104,7 @@ class CampaignLabels:
             "labels": dict(Counter(label for label in labels.values() if label is not None)),
             "label": next(iter(labels.values())) if missing is None else None,
             "missing": missing,
-            "proves": what_looks_prove(of.opened, unlike=of.unlike)
-            if len(set(labels.values())) <= 1
-            else None,
+            "proves": _proof(of, labels),
         }
 
     def resolve(
@@ -140,7 +140,7 @@ class CampaignLabels:
                     "or an operator may undo that."
                 )
             connection.execute(text("SET LOCAL synchronous_commit = on"))
-            taken = take_back_all(connection, sources, who, ["campaign"], count=True)
+            taken = take_back_all(connection, sources, who, ["campaign"], why=_UNDONE, count=True)
         self._acted("undo", who, None)
         return {"campaign": campaign, "label": None, "items": taken}
 
@@ -180,6 +180,14 @@ def _locked(connection: Connection, campaign: str) -> CampaignStanding:
 def _gain(waiting: int, of: CampaignStanding) -> float:
     """Return the number of waiting items for each look; to label the campaign is one, too."""
     return waiting / (1 + of.needed - of.opened)
+
+
+def _proof(of: CampaignStanding, labels: dict[int, str | None]) -> str | None:
+    """Return what the opened members prove, unless they have different labels."""
+    found = set(labels.values()) or {None}
+    if len(found) > 1:
+        return None
+    return what_looks_prove(of.opened, unlike=of.unlike, label=found.pop(), members=of.among)
 
 
 def _missing(of: CampaignStanding, labels: dict[int, str | None]) -> str | None:

@@ -337,14 +337,15 @@ class GateClient:
         try:
             answer = self._http.request(method, path, **given)
         except self._unreached as error:
-            raise GateError(0, f"{self._http.base_url} does not answer ({type(error).__name__}).") from error
+            cause = str(error)[:300] or type(error).__name__
+            raise GateError(0, f"{self._http.base_url} does not answer: {cause.rstrip('.')}.") from error
         if answer.status_code == 200:
             return answer
         try:
             problem = dict(answer.json())
-        except (ValueError, TypeError):  # the answer of a proxy
+        except (ValueError, TypeError):
             problem = {}
-        detail = problem.get("detail", answer.text[:300])
+        detail = problem.get("detail", "a proxy has answered in place of a gate.")
         after = answer.headers.get("retry-after", "")
         raise GateError(
             answer.status_code,

@@ -22,12 +22,14 @@ EVERY = 5.0
 REPAIR_EVERY = 300.0
 """Seconds between two looks for copies without a leader."""
 _AT_ONCE = 2000  # items in a transaction
-_LONGEST = 4.0  # seconds for what requests have left, so that new items do not wait for it
+_LONGEST = 4.0  # seconds for new items, and for what requests have left: neither waits long for the other
 _KEY_BYTES = 16
 
-# Excludes other processes that do this. One that stops in between must not hold the lock for ever.
+# Excludes other processes that do this, and labels of items without a content. One that stops in between must
+# not hold the locks for ever.
 _LOCK = """
-SELECT set_config('idle_in_transaction_session_timeout', '60s', true), pg_try_advisory_xact_lock(3, 2) AS free
+SELECT set_config('idle_in_transaction_session_timeout', '60s', true),
+    pg_try_advisory_xact_lock(3, 2) AND pg_try_advisory_xact_lock(3, 7) AS free
 """
 # Numbers are drawn before they are committed, so an item may appear below others. All transactions that add
 # items are shorter than five minutes.
@@ -111,20 +113,26 @@ class Contents:
         self._columns = SharedColumns()
         self._repair_at = -math.inf
 
-    def work(self) -> None:
-        """Add what is new, go on with labels of many copies, and repair what is left behind now and then."""
-        self.add_new()
+    def work(self) -> bool:
+        """Add what is new, continue labels of many copies, and now and then repair what is left behind.
+
+        Return whether the time for one of these ran out, so there may be more.
+        """
+        began = time.monotonic()
+        self.add_new(_LONGEST)
         go_on(self._engine, _LONGEST)
+        more = time.monotonic() - began >= _LONGEST
         if time.monotonic() >= self._repair_at:
             self.repair()
             self._repair_at = time.monotonic() + REPAIR_EVERY
+        return more
 
-    def add_new(self) -> int:
-        """Add the contents of all new items, and make copies of those that can be; return their number."""
-        added = 0
+    def add_new(self, seconds: float = math.inf) -> int:
+        """Add the contents of new items, and make copies of those that can be; return their number."""
+        added, end = 0, time.monotonic() + seconds
         while n := self._add_some():
             added += n
-            if n < _AT_ONCE:
+            if n < _AT_ONCE or time.monotonic() >= end:
                 break
         return added
 

@@ -64,7 +64,7 @@ def run(
 
     ``database`` is the URL of an empty database, None for a throwaway server; ``keep`` is a folder for data
     that stay. The history has ``days``, and drift begins ``drift_after`` seconds after it ends. ``say`` takes
-    lines about progress, ``show`` the link.
+    lines about progress, ``show`` the links: of an operator, an analyst and a viewer.
     """
     warnings.simplefilter("ignore")  # detectors would warn about every row, as in a gate
     for each in (signal.SIGTERM, signal.SIGHUP):
@@ -78,8 +78,10 @@ def run(
         demo = Demo(stack, folder, say)
         live = demo.start(database, port, keep or folder, days, drift_after)
         stack.callback(say, "stopping.")
-        say("This link signs in an operator, once. Ctrl-C ends the demo.")
-        show(live.link())
+        say("Each link signs in once. Ctrl-C ends the demo.")
+        for role in ("operator", "analyst", "viewer"):
+            say(f"{role}:")
+            show(live.link(role))
         live.start()
         end = math.inf if seconds is None else time.monotonic() + seconds
         while time.monotonic() < end:
@@ -229,9 +231,9 @@ class Live:
         for each in work:
             Thread(target=self._repeat, args=each, daemon=True).start()
 
-    def link(self) -> str:
-        """Return a link with which an operator signs in, once."""
-        key = Sessions(self._engine).invite("operator", "operator", LONGEST_LINK)
+    def link(self, role: str) -> str:
+        """Return a link with which somebody of a role signs in, once."""
+        key = Sessions(self._engine).invite(role, role, LONGEST_LINK)
         return f"{self.address}/sign-in/link?key={key}"
 
     def close(self) -> None:

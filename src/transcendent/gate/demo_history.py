@@ -191,8 +191,8 @@ def write_history(
             kept = _decide(engine, serving, counts, apps.arrive(_PER_DAY, at, drifted=at >= drift_at))
             with engine.begin() as connection:
                 connection.execute(text(_RECEIVED), {"at": at, "ids": list(kept)})
+                error = error_of(harm_in(connection, deployed.id, PROMISED))  # of the days before
                 given = _label(connection, apps, kept, at, (now - at) / _DAY)
-                error = error_of(harm_in(connection, deployed.id, PROMISED))
                 ends = {"at": at, "given": given, "deployment": deployed.id}
                 connection.execute(text(_DAY_ENDS), {**ends, **error})
             for name in kept if at > now - _LATE * _DAY else ():

@@ -111,7 +111,7 @@ class ItemExplainer:
             shown = [each for each in near if each is not None]
             if who is None or not self._quarantine.hidden_from(who, shown):
                 break
-        told = {name: _bounded(value) for name, value in why.to_dict().items()}
+        told = _bounded(why.to_dict())
         for each, own in zip(told["nearest"], near, strict=True):
             each["item"] = own
         return {**about, **told, "blind": False, "notes": notes, "text": "\n\n".join([str(why), *notes])}
@@ -240,13 +240,15 @@ def _rule(row: Any, decisions: Decisions) -> _CutoffRule:
     return _CutoffRule([first, second], drawn)
 
 
-def _bounded(value: Any) -> Any:
+def _bounded(value: Any, longest: int = _LONGEST) -> Any:
     """Return JSON values with long texts shortened, and long lists cut."""
     if isinstance(value, str):
-        return shorten(value, _LONGEST) if len(value) > _LONGEST else value
+        return shorten(value, longest)
     if isinstance(value, list):
         return [_bounded(each) for each in value[:_MAX_LISTED]]
-    return {name: _bounded(each) for name, each in value.items()} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return {name: _bounded(each, 1000 if name == "sentence" else _LONGEST) for name, each in value.items()}
 
 
 @dataclass(eq=False)

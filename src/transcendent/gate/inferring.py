@@ -10,11 +10,18 @@ from sqlalchemy import Connection, text
 
 from transcendent.gate.label_work import forget_work, label_copies_of, release_copies, undo_following
 
+DISAGREE = "people disagree about these features"
+SOURCE_UNDONE = "the label it followed from was undone"
 UNUSED = """
 DELETE FROM content WHERE NOT contested AND NOT EXISTS (
     SELECT FROM item_content WHERE item_content.key = content.key)
 """
 """Forgets contents without items, except that they were contested."""
+# Whoever finds the content of an item does not see a label that is not committed yet, and that label does not
+# see the content: one waits for the other. This comes before all locks of rows, to exclude deadlocks.
+_AWAIT = """
+SELECT pg_advisory_xact_lock_shared(3, 7) WHERE NOT EXISTS (SELECT FROM item_content WHERE item = :item)
+"""
 _OPENED = "UPDATE item_content SET opened = true WHERE item = :item AND NOT opened"
 _OWN = "SELECT key, model FROM item_content JOIN item ON item.id = item_content.item WHERE item = :item"
 # A content is contested if people have given two of its items different labels.
@@ -58,6 +65,11 @@ WHERE own.item = :item AND inferred.how = :how AND label.label <> :label
 """
 
 
+def await_content(connection: Connection, item: int) -> None:
+    """Wait while the content of a new item is being found; nobody begins to look for it until the end."""
+    connection.execute(text(_AWAIT), {"item": item})
+
+
 def note_opened(connection: Connection, item: int) -> None:
     """Note that a person has given an item a label."""
     connection.execute(text(_OPENED), {"item": item})
@@ -73,7 +85,7 @@ def remember(connection: Connection, item: int, label: str, who: str) -> None:
     if content is not None and content.contested:
         sources = connection.execute(text(_OF_CONTENT), {"item": item}).scalars().all()
         forget_work(connection, key=content.key)
-        take_back_all(connection, sources, who, ["copy", "settled"])
+        take_back_all(connection, sources, who, ["copy", "settled"], why=DISAGREE)
         release_copies(connection, content.key, who)
 
 
@@ -87,19 +99,25 @@ def label_copies(connection: Connection, item: int, action: int, label: str, who
 
 def take_back(connection: Connection, item: int, action: int, who: str) -> None:
     """Take back the labels that follow from one of an item."""
-    take_back_all(connection, [action], who, ["copy", "campaign", "settled"])
+    take_back_all(connection, [action], who, ["copy", "campaign", "settled"], why=SOURCE_UNDONE)
     connection.execute(text(_FORGET), {"item": item})
 
 
 def take_back_all(
-    connection: Connection, sources: Sequence[int], who: str, how: Sequence[str], *, count: bool = False
+    connection: Connection,
+    sources: Sequence[int],
+    who: str,
+    how: Sequence[str],
+    *,
+    why: str,
+    count: bool = False,
 ) -> int:
     """Take back the labels that follow from others in some ways, also those that copies are about to get.
 
     Return how many were taken back; with ``count``, also those that soon will be.
     """
     forget_work(connection, sources=sources, how=how)
-    return undo_following(connection, sources, who, how, count=count)
+    return undo_following(connection, sources, who, how, why=why, count=count)
 
 
 def disprove(connection: Connection, item: int, label: str, who: str) -> None:
@@ -111,7 +129,8 @@ def disprove(connection: Connection, item: int, label: str, who: str) -> None:
     settled = connection.execute(text(_DISPROVED), {**given, "how": "settled"}).scalars().all()
     if settled:
         key = connection.execute(text(_OWN), given).one().key
-        undo_following(connection, settled, who, ["settled"], key)
+        undo_following(connection, settled, who, ["settled"], key, why=DISAGREE)
     sources = connection.execute(text(_DISPROVED), {**given, "how": "campaign"}).scalars().all()
     if sources:
-        take_back_all(connection, sources, who, ["campaign"])
+        why = "a person gave another member of the campaign another label"
+        take_back_all(connection, sources, who, ["campaign"], why=why)

@@ -31,10 +31,11 @@ UPDATE item SET state = 1, holder = NULL, held_until = NULL WHERE id = ANY(:item
 _NO_OPINION = "DELETE FROM unconfirmed WHERE item = ANY(:items)"
 STANDS = "item.state = 1 AND inferred.label = (SELECT max(id) FROM label WHERE label.item = inferred.item)"
 """Whether an inferred label is still that of its item: people may have labelled it since."""
-# An item of contested content waits by itself.
+# An item of contested content waits by itself. Only an undo that follows from something else has a reason.
 _WAIT_AGAIN = f"""
 WITH history AS (
-    INSERT INTO label (item, action, author) SELECT unnest(CAST(:items AS bigint[])), 'undo', :who
+    INSERT INTO label (item, action, reason, author)
+    SELECT unnest(CAST(:items AS bigint[])), 'undo', :why, :who
 )
 UPDATE item SET state = 0, tier = CASE WHEN tier = {COPY} AND EXISTS (
     SELECT FROM item_content AS known JOIN content USING (key) WHERE known.item = item.id AND contested
@@ -160,16 +161,18 @@ def undo_following(
     how: Sequence[str],
     key: bytes | None = None,
     *,
+    why: str,
     count: bool = False,
 ) -> int:
     """Take back the labels that follow from others in some ways, of all contents or of one.
 
-    Return how many were taken back; with ``count``, also those that will soon be.
+    Their history says ``why``, as the reason. Return how many were taken back; with ``count``, also those
+    that will soon be.
     """
     if not sources:
         return 0
     before = connection.execute(text(_LAST_LABEL)).scalar_one()
-    given: dict[str, Any] = {"how": list(how), "sources": list(sources), "author": who}
+    given: dict[str, Any] = {"how": list(how), "sources": list(sources), "author": who, "label": why}
     row = _add(connection, "undo", key=key, before=before, **given)
     done = _work(connection, row, AT_ONCE, _READS)
     return done + (connection.execute(text(_LEFT), {"id": row["id"]}).scalar_one() if count else 0)
@@ -244,7 +247,7 @@ def _change(connection: Connection, row: dict[str, Any], page: list[int]) -> int
     if not items:
         return 0
     if row["kind"] == "undo":
-        connection.execute(text(_WAIT_AGAIN), {"items": items, "who": row["author"]})
+        connection.execute(text(_WAIT_AGAIN), {"items": items, "who": row["author"], "why": row["label"]})
     elif row["kind"] == "release":
         connection.execute(text(_RELEASE), {"items": items})
     else:

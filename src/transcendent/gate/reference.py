@@ -1,5 +1,6 @@
 """A file of labelled objects that explanations compare with, besides the labelled items."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ MAX_ROWS = 20_000
 """Limit on the objects of a file that are used: rows at equal distances if it has more."""
 MAX_FILE = 256 << 20
 """Limit on the bytes of the file, which is read as a whole."""
+_OF_DAY = re.compile(r"(?<=\d{4}-\d\d-\d\d)[ T]\d\d:\d\d.*")
 
 
 class LabelledObject(NamedTuple):
@@ -136,4 +138,5 @@ def _canonical(X: Any) -> Any:
 
 
 def _time(value: Any) -> str | None:
-    return None if is_missing(value) else str(value)[:40].removesuffix(" 00:00:00").removesuffix("T00:00:00")
+    """Return a time as it is written, without the time of the day."""
+    return None if is_missing(value) else _OF_DAY.sub("", str(value)[:40])

@@ -11,11 +11,11 @@ log = structlog.get_logger("transcendent.gate")
 class Repeated:
     """Repeats work in a thread of its own, until it is closed.
 
-    A failure is logged when it begins, and the work is tried again after the same pause: most failures are a
-    database that is away.
+    If the work returns True, there is more of it, and it is repeated without a pause. A failure is logged
+    when it begins, and the work is tried again after the pause: most failures are a database that is away.
     """
 
-    def __init__(self, name: str, seconds: float, work: Callable[[], None]) -> None:
+    def __init__(self, name: str, seconds: float, work: Callable[[], bool | None]) -> None:
         self._name, self._seconds, self._work = name, seconds, work
         self._failing = False
         self._closed, self._wake = Event(), Event()
@@ -39,13 +39,15 @@ class Repeated:
 
     def _run(self) -> None:
         while not self._closed.is_set():
+            more = None
             try:
-                self._work()
+                more = self._work()
                 self._failing = False
             except Exception as error:
                 if not self._failing:
                     detail = str(getattr(error, "orig", error)).partition("\n")[0][:300]
                     log.warning(f"{self._name} failed", error=type(error).__name__, detail=detail)
                 self._failing = True
-            self._wake.wait(self._seconds)
-            self._wake.clear()
+            if not more:
+                self._wake.wait(self._seconds)
+                self._wake.clear()

@@ -65,6 +65,7 @@ RULES: dict[tuple[str, str], frozenset[Role] | None] = {
     ("GET", "/desk"): ANALYSTS,
     ("GET", "/desk/mine"): ANALYSTS,
     ("POST", "/desk/claim"): ANALYSTS,
+    ("POST", "/desk/release"): ANALYSTS,
     ("POST", "/desk/undo"): ANALYSTS,
     ("GET", "/desk/items/{item}"): ANALYSTS,
     ("GET", "/desk/items/{item}/explanation"): ANALYSTS,

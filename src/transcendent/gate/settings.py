@@ -182,7 +182,11 @@ class GateSettings(BaseSettings):
             raise ValueError(f"{given!r:.200} must be a scheme and a host, such as https://gate.example.")
         if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
             raise ValueError(f"{given!r:.200} must end after the host: the gate has no other path.")
-        return f"{parts.scheme}://{parts.netloc}".lower()
+        if not parts.hostname.isascii() or any(each.isspace() for each in parts.netloc):
+            raise ValueError(f"{given!r:.200} must have a host as browsers send it: xn--... if not ASCII.")
+        port = None if parts.port == {"http": 80, "https": 443}[parts.scheme] else parts.port
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return f"{parts.scheme}://{host}{f':{port}' if port is not None else ''}"  # as browsers write it
 
     @model_validator(mode="after")
     def _check_webhooks(self) -> "GateSettings":

@@ -98,20 +98,24 @@ FROM unnest(CAST(:keys AS bytea[]), CAST(:near AS bigint[]), CAST(:distances AS 
 WHERE content.key = found.key
 """
 # Not for the audit, nor for items that are looked at although they could be settled: they are to say what
-# analysts find by themselves.
+# analysts find by themselves. MATERIALIZED: the planner might begin with all cases.
 _SUGGESTED = f"""
+WITH own AS MATERIALIZED (
+    SELECT known.item, known.key, content.distance,
+        CASE WHEN content.label IS NULL THEN near.key ELSE known.key END AS source
+    FROM item_content AS known JOIN content ON content.key = known.key
+    JOIN item ON item.id = known.item JOIN payload ON payload.id = item.id AND NOT payload.accepted
+    LEFT JOIN item_content AS near ON near.item = content.near AND content.label IS NULL
+    WHERE known.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids)
+        AND NOT (item.state = 0 AND EXISTS (SELECT FROM settled_look AS look WHERE look.item = item.id))
+)
 SELECT own.item AS id, source.label, last.author, last.written_at AS labelled_at,
-    CASE WHEN source.key = own.key THEN 0 ELSE content.distance END AS distance,
+    CASE WHEN source.key = own.key THEN 0 ELSE own.distance END AS distance,
     source.labelled AS item, source.contested
-FROM item_content AS own JOIN content USING (key)
-JOIN item ON item.id = own.item JOIN payload ON payload.id = item.id AND NOT payload.accepted
-LEFT JOIN item_content AS near ON near.item = content.near AND content.label IS NULL
-JOIN content AS source ON source.key = CASE WHEN content.label IS NULL THEN near.key ELSE own.key END
+FROM own JOIN content AS source ON source.key = own.source
 {LAST.format("source")}
-WHERE own.item = ANY(:ids) AND item.id = ANY(:ids) AND payload.id = ANY(:ids) AND source.label IS NOT NULL
+WHERE source.label IS NOT NULL AND source.labelled <> own.item
     AND EXISTS (SELECT FROM item_content AS kept WHERE kept.item = source.labelled)
-    AND source.labelled <> own.item
-    AND NOT (item.state = 0 AND EXISTS (SELECT FROM settled_look AS look WHERE look.item = item.id))
 """
 
 

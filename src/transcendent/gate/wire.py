@@ -452,16 +452,17 @@ class QueueCounts(BaseModel):
 class ListedCampaign(BaseModel):
     """A campaign: what it looks like, and what people have found out about it.
 
-    ``waiting`` counts its items that wait, with copies. ``unlike`` counts members that were drawn and got a
-    label that is no class or that another system gave: others are opened in their place. ``labels`` counts
-    those that people gave its contents. ``label`` is the one that it can be given now; if none, ``missing``
-    says why. ``proves`` is what the opened members prove.
+    ``waiting`` counts its items that wait, with ``copies``. ``unlike`` counts members that were drawn and
+    got a label that is no class or that another system gave: others are opened in their place. ``labels``
+    counts those that people gave its contents. ``label`` is the one that it can be given now; if none,
+    ``missing`` says why. ``proves`` is what the opened members prove.
     """
 
     id: str
     described: dict[str, Any]
     found_at: datetime
     waiting: int
+    copies: int
     contents: int
     opened: int
     needed: int

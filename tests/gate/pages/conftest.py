@@ -1,16 +1,14 @@
 """Chromium, driven: pages of a gate as people see them."""
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect
 
-CHROMIUM = "/usr/bin/chromium"
-_ARGUMENTS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
-    *("--disable-sync", "--no-first-run"),
-)
+from tests.gate.pages import people
+from tests.gate.pages.people import CHROMIUM, TIMEOUT, Watched
+
+expect.set_options(timeout=TIMEOUT)
 _AXE = Path(__file__).parents[3] / ".venv" / "node_modules" / "axe-core" / "axe.min.js"
 
 
@@ -18,31 +16,8 @@ _AXE = Path(__file__).parents[3] / ".venv" / "node_modules" / "axe-core" / "axe.
 def chromium():
     if not Path(CHROMIUM).exists():
         pytest.skip(f"{CHROMIUM} is missing: install the package chromium.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_ARGUMENTS))
+    with people.chromium() as browser:
         yield browser
-        browser.close()
-
-
-class Watched:
-    """What pages of a browser did that they must not do."""
-
-    def __init__(self) -> None:
-        self.faults = []
-
-    def watch(self, page, origin):
-        page.on("request", lambda request: self._check(request.url, origin))
-        page.on("console", lambda said: self._say(said))
-        page.on("pageerror", lambda error: self.faults.append(f"script: {error}"))
-
-    def _check(self, url, origin):
-        parts = urlsplit(url)
-        if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != origin:
-            self.faults.append(f"request: {url}")
-
-    def _say(self, said):
-        if said.type in ("error", "warning"):
-            self.faults.append(f"console: {said.text}")
 
 
 @pytest.fixture
@@ -58,7 +33,7 @@ def browser_page(chromium):
         contexts.append(chromium.new_context(base_url=gate.address, **given))
         allowed.extend(expected)
         page = contexts[-1].new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(TIMEOUT)
         watched.watch(page, gate.address)
         return page
 

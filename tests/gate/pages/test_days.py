@@ -20,6 +20,7 @@ from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, keep, register
 from transcendent.gate.opinions import SecondOpinions
 from transcendent.gate.outside import OutsideLabels
+from transcendent.gate.pages.state import read_wall
 from transcendent.gate.quarantine import Quarantine
 from transcendent.gate.summaries import Summaries
 
@@ -229,3 +230,13 @@ def test_what_waits_is_noted_once_a_minute(engine):
     run(engine, "UPDATE waiting_day SET taken_at = now() - interval '2 minutes'")
     Summaries(engine).work()
     assert run(engine, sql)[0][0] < 60
+
+
+def test_a_killed_gate_is_down_until_another_starts_on_its_host(engine):
+    add = """INSERT INTO process (id, host, pid, version, started_at, seen_at) VALUES (:id, :host, :pid, '1',
+        now() - make_interval(mins => :started), now() - make_interval(mins => :seen))"""
+    for pid, host, started, seen in [(1, "a", 60, 10), (2, "a", 9, 0), (3, "b", 60, 10), (4, "b", 50, 0)]:
+        run(engine, add, id=uuid4(), host=host, pid=pid, started=started, seen=seen)
+    with engine.connect() as connection:
+        gates = read_wall(connection, None, None).gates
+    assert [(each["pid"], each["up"]) for each in gates] == [(2, True), (3, False), (4, True)]

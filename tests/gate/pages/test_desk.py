@@ -4,6 +4,7 @@ import re
 from itertools import count
 
 import httpx2
+import pandas as pd
 import pytest
 from playwright.sync_api import expect
 from sqlalchemy import text
@@ -11,9 +12,11 @@ from sqlalchemy import text
 from tests.gate.conftest import gate_of, tables_on
 from tests.gate.pages import objects
 from tests.gate.pages.conftest import sign_in
+from tests.gate.pages.people import press
 from tests.gate.test_server import until
 from transcendent import save
 from transcendent.gate.database import connect
+from transcendent.gate.pages.own_actions import last_to_undo
 
 _names = count()
 
@@ -68,13 +71,6 @@ def title(page):
     return page.get_by_role("heading", level=1).inner_text()
 
 
-def press(page, key):
-    """Press a key as a person does, who looks first; wait until a new page answers."""
-    page.wait_for_timeout(220)
-    with page.expect_navigation():
-        page.keyboard.press(key)
-
-
 def loaded(page):
     expect(page.locator("#why")).to_have_attribute("data-loaded", "")
     return page.locator("#why")
@@ -84,7 +80,7 @@ def test_an_analyst_labels_by_keys_alone(desk, browser_page, axe):
     gate = desk(reasons='["new family", "false alarm"]')
     send(gate, objects.strangers(4), "app-", context=[{"name": f"App {i}.apk"} for i in range(4)])
     page = sign_in(browser_page(gate), gate, "ann")
-    assert title(page) == "4 wait"
+    assert title(page) == "4 to look at"
     assert axe(page) == []
     press(page, "Enter")
     first = title(page)
@@ -107,13 +103,17 @@ def test_an_analyst_labels_by_keys_alone(desk, browser_page, axe):
         gate, "SELECT concat(label.label, '|', remark.reason, '|', remark.note) FROM label JOIN remark "
         "ON remark.label = label.id")  # fmt: skip
     assert label == "malware|new family|seen before\n<b>twice</b>"
+    assert f"undo: malware for {first}" in page.locator(".act").inner_text()
     press(page, "u")
     assert title(page) == first
+    assert f"took back what you said about {first}" in page.get_by_role("status").inner_text()
     assert scalars(gate, "SELECT action FROM label ORDER BY id") == ["label", "undo"]
     assert page.locator("[data-held]").count() > 0
     press(page, "s")
     press(page, "1")
     press(page, "Enter")
+    with page.expect_navigation():  # as of a page that the browser had kept: its forms were sent before
+        page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
     page.goto("/desk/mine")
     assert title(page) == "What you did last"
     assert page.locator("ul.rows li").count() == 4
@@ -124,6 +124,10 @@ def test_an_analyst_labels_by_keys_alone(desk, browser_page, axe):
     page.wait_for_timeout(220)
     page.keyboard.press("?")
     expect(page.locator("details.help")).to_have_attribute("open", "")
+    words = page.locator("dl.words").inner_text()
+    assert "yours for 15 minutes" in words
+    assert "unlike the calibration" in words
+    assert axe(page) == []
     page.goto("/desk")
     assert "labelled today" in page.get_by_role("banner").inner_text()
 
@@ -151,7 +155,7 @@ def test_a_campaign_is_opened_then_labelled_whole_and_undone(desk, browser_page,
         press(page, "2")
     assert len(opened) == 3
     button = page.get_by_role("button", name="as malware")
-    assert "up to 63% may differ" in page.locator("#proves").inner_text()
+    assert "At worst 63% of all 12 members are not" in page.locator("#proves").inner_text()
     assert axe(page) == []
     press(page, "c")
     assert "labelled 9 of a campaign as malware" in page.get_by_role("status").inner_text()
@@ -159,9 +163,94 @@ def test_a_campaign_is_opened_then_labelled_whole_and_undone(desk, browser_page,
     page.goto("/desk?only=new")
     assert "like" not in page.locator("ul.rows").inner_text().replace("like nothing known", "")
     press(page, "Enter")
+    assert "undo: 9 of a campaign" in page.locator(".act").inner_text()
     press(page, "u")
-    assert title(page).endswith("wait")
+    assert title(page).startswith("11 to look at")
+    assert "took back the labels of 9 items of a campaign" in page.get_by_role("status").inner_text()
     assert scalars(gate, "SELECT count(*) FROM item WHERE state = 1") == [3]
+
+
+def test_what_follows_from_a_label_is_told_apart_from_what_a_person_did(desk, browser_page, known):
+    gate = desk()
+    both = pd.concat([known[:1], objects.family(1)])
+    send(gate, both, "first-")
+    send(gate, objects.family(1).iloc[[0] * 4], "again-", context=[{"name": "Torch"}] * 4)
+    objects.group(gate.database)
+    page = sign_in(browser_page(gate), gate, "ann")
+    assert title(page) == "2 to look at, 4 copies follow"
+    page.get_by_role("button", name="Open from Audit").click()
+    press(page, "1")
+    page.goto("/desk")
+    page.get_by_role("button", name="Open from Alone").click()
+    press(page, "2")
+    page.goto("/desk/mine")
+    assert page.locator("ul.rows li").count() == 2
+    gate.client("root", "operator").undo(scalars(gate, "SELECT item FROM inferred")[0])
+    there = sign_in(browser_page(gate), gate, "bob")
+    press(there, "Enter")
+    press(there, "1")
+    said = there.get_by_role("status").inner_text()
+    assert "3 labels that had followed from others were taken back: people disagree" in said
+    there.goto("/desk/mine")
+    assert there.locator("ul.rows li").count() == 1
+    waiting = scalars(gate, "SELECT id FROM item WHERE state = 0 ORDER BY id")
+    there.goto(f"/desk/items/{waiting[0]}")
+    history = there.locator(".history").inner_text()
+    assert "taken back, after what bob did elsewhere · people disagree" in history
+    assert "undo" not in history
+    press(there, "u")
+    assert title(there) == "Torch"
+    labelled = scalars(gate, "SELECT id FROM item WHERE state = 1")
+    there.goto(f"/desk/items/{labelled[0]}")
+    assert "This has a label already. It can be read" in there.locator("main").inner_text()
+    assert there.get_by_role("button", name="Claim it").count() == 0
+
+
+def test_undo_passes_over_what_holds_no_more(desk):
+    gate = desk()
+    send(gate, objects.strangers(14), "app-")
+    ann = gate.client("ann", "analyst")
+    items = [each["id"] for each in ann.claim(14)["items"]]
+    ann.resolve(items[0], "malware")
+    for item in items[1:]:
+        ann.skip(item)
+        ann.undo(item)
+    engine = connect(gate.database)
+    with engine.connect() as connection:
+        assert last_to_undo(connection, "ann").item == items[0]
+    engine.dispose()
+
+
+def test_open_items_have_names_and_can_be_given_back(desk, browser_page, axe):
+    gate = desk()
+    send(gate, objects.strangers(3), "app-", context=[{"name": f"App {i}.apk"} for i in range(3)])
+    page = sign_in(browser_page(gate), gate, "ann")
+    press(page, "Enter")
+    press(page, "Enter")
+    page.goto("/desk")
+    held = page.locator(".held li").all_inner_texts()
+    assert len(held) == 2
+    assert all(each.startswith("App ") for each in held)
+    assert axe(page) == []
+    page.get_by_role("button", name="give all back").click()
+    assert "2 items given back" in page.get_by_role("status").inner_text()
+    assert page.locator(".held").count() == 0
+    assert scalars(gate, "SELECT count(*) FROM item WHERE holder IS NOT NULL") == [0]
+
+
+def test_after_a_session_that_ended_one_comes_back_to_the_item(desk, browser_page):
+    gate = desk()
+    send(gate, objects.strangers(2), "app-")
+    page = sign_in(browser_page(gate), gate, "ann")
+    page.get_by_role("button", name="Open from Alone").click()
+    there = page.url
+    scalars(gate, "DELETE FROM session")
+    press(page, "1")
+    assert "had ended: what you just sent was not saved" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Your token").fill(gate.token("ann again", "analyst"))
+    page.get_by_role("button", name="Sign in").click()
+    assert page.url == there
+    assert scalars(gate, "SELECT count(*) FROM label") == [0]
 
 
 def test_a_lost_lease_is_said_at_once(desk, browser_page):
@@ -208,9 +297,17 @@ def test_what_checks_answers_is_answered_blind(desk, browser_page, known):
     assert "Accepted" not in page.content()
     inner = page.request.get(f"/desk/items/{number}/explanation").text()
     assert "Accepted" not in inner
+    assert "cannot sway you" in page.locator("p.why").inner_text()
+    shown, zeros = page.locator("table.features").all()
+    assert shown.is_visible()
+    assert not zeros.is_visible()
+    assert "0" not in shown.locator("td").all_inner_texts()
     press(page, "1")
-    page.goto(f"/desk/items/{number}")
+    page.get_by_role("link", name="what the detector had said").click()
+    assert page.url.endswith(f"/desk/items/{number}")
     assert "Accepted: called" in loaded(page).inner_text()
+    assert "from 0 to " in page.locator("#why").inner_text()
+    assert page.get_by_role("button", name="Claim it").count() == 0
     page.goto("/desk/mine")
     page.get_by_role("button", name="Undo").click()
     assert "What is this?" in page.locator("p.why").inner_text()
@@ -236,7 +333,7 @@ def test_a_second_opinion_is_given_without_the_first(desk, browser_page):
     assert "(an opinion)" in page.get_by_role("status").first.inner_text()
     assert scalars(gate, "SELECT concat(author, label) FROM opinion") == ["bobgoodware"]
     press(page, "u")
-    assert page.url.endswith(f"/desk/items/{first}")
+    assert f"/desk/items/{first}?" in page.url
     press(page, "2")
     assert scalars(gate, "SELECT concat(action, label) FROM opinion ORDER BY id") == [
         "opiniongoodware", "undo", "opinionmalware",
@@ -256,11 +353,12 @@ HOSTILE = {
     "good link": "https://tickets.example/118?a=1&b=2",
     "template": "{{ 7 * 7 }}{% include '/etc/passwd' %}",
     "nested": {"<b>key</b>": ["<i>value</i>"]},
+    "W" * 60: "W" * 100,
 }
 
 
 def test_hostile_texts_are_shown_as_text(desk, browser_page, axe):
-    gate = desk(labels="unclear <b>bold</b>", reasons='["<i>why</i>"]')
+    gate = desk(labels="unclear <b>bold</b>", reasons=f'["<i>why</i>", "{"W" * 100}"]')
     evil = '<img src=x onerror=alert("id")>'
     context = {"name": HOSTILE["markup"], "<u>field</u>": "x", **HOSTILE}
     gate.client("<s>sensor</s>").decide([evil], objects.strangers(1), context=[context])
@@ -281,6 +379,10 @@ def test_hostile_texts_are_shown_as_text(desk, browser_page, axe):
     assert page.locator("dl.facts details").count() == 1
     assert "3,000 characters" in said
     assert axe(page) == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.locator("dl.facts dd").last.evaluate("value => value.clientWidth") > 150
+    page.set_viewport_size({"width": 1280, "height": 720})
     page.locator("textarea").fill(HOSTILE["markup"] + HOSTILE["right to left"])
     page.locator("select").select_option(index=1)
     page.locator(".labels button").last.click()

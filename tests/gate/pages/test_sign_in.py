@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import httpx2
@@ -9,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.gate.pages.conftest import sign_in
+from tests.gate.test_server import until
 from transcendent.gate.access import SESSION_LIVES, Caller, TokenError, Tokens
 from transcendent.gate.pages.sessions import LinkError, Sessions
 from transcendent.gate.pages.web import HEADERS, _local
@@ -78,8 +80,8 @@ def test_a_person_signs_in_by_token_and_by_link_and_out(gate, browser_page, axe)
 
 def test_cookies_are_strict_and_ids_are_new(gate, start_gate, browser):
     planted = "planted"
-    token = gate.token("cid", "analyst")
-    answer = browser.post("/sign-in", {"token": token}, cookie=f"session={planted}")
+    token, name = gate.token("cid", "analyst"), f"session-{gate.port}"
+    answer = browser.post("/sign-in", {"token": token}, cookie=f"{name}={planted}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     first = answer.headers["set-cookie"]
     assert first.partition("=")[2].partition(";")[0] != planted
@@ -88,11 +90,12 @@ def test_cookies_are_strict_and_ids_are_new(gate, start_gate, browser):
         "path=/",
         "samesite=strict",
     }
-    old = browser.http.cookies["session"]
+    assert first.startswith(f"{name}=")  # servers on other ports of this host get and set cookies, too
+    old = browser.http.cookies[name]
     again = browser.post("/sign-in", {"token": gate.token("cid again", "analyst")})
     assert again.headers["set-cookie"] != first
     for dead in (old, planted):
-        asked = httpx2.get(f"{gate.address}/", headers={"cookie": f"session={dead}"})
+        asked = httpx2.get(f"{gate.address}/", headers={"cookie": f"{name}={dead}"})
         assert asked.headers["location"] == "/sign-in"
     behind = start_gate(public_url="https://gate.example/")
     form = {"token": behind.token("ann", "viewer")}
@@ -147,11 +150,12 @@ def test_pages_and_the_api_do_not_share_a_way_in(gate, browser):
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:1",
-    "/sign-in", "x", "/\n/evil", "/" + "a" * 500])  # fmt: skip
+    "/sign-in", "x", "/\n/evil", "/" + "a" * 500, "//[", "//\u2100"])  # fmt: skip
 def test_nobody_is_led_to_another_host(gate, browser, path):
     assert _local(path) == "/"
     answer = browser.post("/sign-in", {"token": gate.token(f"led {path[:50]!r}", "viewer"), "next": path})
     assert answer.headers["location"] == "/"
+    assert browser.http.get("/sign-in", params={"next": path}).status_code == 200
     assert _local("/desk/items/7?from=1") == "/desk/items/7?from=1"
 
 
@@ -162,9 +166,10 @@ def test_without_tokens_and_for_other_hosts_there_are_no_pages(start_gate):
         assert answer.status_code == 403, path
         assert "without tokens" in answer.text
     closed = start_gate()
-    answer = httpx2.get(f"{closed.address}/sign-in", headers={"host": "evil.example"})
-    assert answer.status_code == 403
-    assert "public_url" in answer.text
+    for host in ("evil.example", ""):
+        answer = httpx2.get(f"{closed.address}/sign-in", headers={"host": host})
+        assert answer.status_code == 403, host
+        assert "public_url" in answer.text
     style = httpx2.get(f"{closed.address}/static/style.css")
     assert style.headers["content-type"] == "text/css; charset=utf-8"
     same = httpx2.get(style.url, headers={"if-none-match": style.headers["etag"]})
@@ -216,6 +221,25 @@ def test_sessions_end_with_time_with_their_token_and_with_their_name(own_engine)
         assert connection.execute(text(f"SELECT count(*) FROM session WHERE {SESSION_LIVES}")).scalar() == 1
 
 
+def test_a_link_that_is_used_while_its_name_is_revoked_leaves_no_session(own_engine):
+    sessions, tokens = Sessions(own_engine), Tokens(own_engine)
+    key = sessions.invite("bob", "viewer", 15)
+    with ThreadPoolExecutor(1) as threads, own_engine.connect() as connection:
+        used = "DELETE FROM sign_in RETURNING name, role"
+        assert connection.execute(text(used)).one() == ("bob", "viewer")
+        revoked = threads.submit(tokens.revoke, "bob")
+        waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%sign_in%'"
+        with own_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other:
+            until(lambda: other.execute(text(waits)).first() is not None)  # a transaction would see no change
+        begun = "INSERT INTO session (hash, name, role) VALUES ('x', 'bob', 'viewer')"
+        connection.execute(text(begun))
+        connection.commit()
+        revoked.result()
+        assert connection.execute(text("SELECT count(*) FROM session")).scalar() == 0
+    with pytest.raises(LinkError):
+        sessions.accept(key)
+
+
 def test_links_are_for_people_and_for_one_role_of_a_name(gate, own_engine):
     sessions = Sessions(own_engine)
     Tokens(own_engine).create("sensor", "client")
@@ -231,9 +255,16 @@ def test_links_are_for_people_and_for_one_role_of_a_name(gate, own_engine):
 
 
 @pytest.mark.parametrize("given", ["gate.example", "ftp://gate.example", "https://", "https://a@b",
-    "https://gate.example/path", "https://gate.example?x"])  # fmt: skip
+    "https://gate.example/path", "https://gate.example?x", "https://gäte.example", "https://gate .example",
+    "https://gate.example:x", "https://[::1"])  # fmt: skip
 def test_where_browsers_see_the_gate_is_checked(given):
     with pytest.raises(ValueError, match="public_url"):
         GateSettings(database="postgresql://x/y", public_url=given)
-    good = GateSettings(database="postgresql://x/y", public_url="https://Gate.example/")
-    assert good.seen_at == "https://gate.example"
+    for as_given, as_sent in (  # by browsers, as the origin of a form
+        ("https://Gate.example/", "https://gate.example"),
+        ("https://gate.example:443", "https://gate.example"),
+        ("http://[::1]:80/", "http://[::1]"),
+        ("https://gate.example:8443", "https://gate.example:8443"),
+    ):
+        good = GateSettings(database="postgresql://x/y", public_url=as_given)
+        assert good.seen_at == as_sent

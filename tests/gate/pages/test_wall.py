@@ -1,7 +1,9 @@
 """The wall and the month: what they show, what operators do there, and that they read few rows."""
 
+import json
 import re
 import time
+from datetime import timedelta
 
 import pytest
 from sklearn.svm import LinearSVC
@@ -17,6 +19,7 @@ from transcendent.gate import stored
 from transcendent.gate.database import connect
 from transcendent.gate.deployments import deploy
 from transcendent.gate.pages.promoting import Change, Promotions
+from transcendent.gate.pages.sparklines import day
 from transcendent.gate.pages.state import read_month, read_wall
 from transcendent.gate.pages.verdict import tiles, verdict
 from transcendent.gate.promotion import promote
@@ -100,9 +103,12 @@ class TestPages:
         page.get_by_role("link", name="Promote").click()
         told = page.get_by_role("main").inner_text()
         assert "About 1 in 42 objects gets another answer" in told
+        assert "10 of these get another label; the rest are rejected by one of the two" in told
         assert re.search(r"about 1,[5-9]\d\d objects a day fewer go to analysts", told)
         assert "It can be undone" in told
+        assert "The wall begins anew" in told
         assert axe(page) == []
+        assert page.locator("button.main", has_text="Promote").count() == 1
         page.get_by_label("Why?").fill("right more often")
         page.get_by_role("button", name="Promote").click()
         page.get_by_role("heading", name="decides since").wait_for()
@@ -113,10 +119,36 @@ class TestPages:
         page.goto("/wall")
         page.get_by_role("link", name="Roll back").click()
         assert "About 1 in 42 objects gets another answer" in page.get_by_role("main").inner_text()
+        assert "The wall begins anew" in page.get_by_role("main").inner_text()
         page.get_by_label("Why?").fill("no")
         page.get_by_role("button", name="Roll back").click()
         page.get_by_role("heading", name="decides since").wait_for()
         assert row(engine, sql) == (models["one"].number, "active", "boss", "no")
+
+        page.goto("/wall")
+        assert page.locator("svg .alarm").count() == 1  # of the deployment before
+        page.get_by_role("link", name="This month, to print").click()
+        told = page.get_by_role("main").inner_text()
+        assert re.search(r"rolled back to \w{8} one by boss, no", told)
+        assert re.search(r"promoted \w{8} other by boss, right more often", told)
+
+    def test_what_a_shadow_that_looks_worse_changes(self, scene, operator):
+        _, engine, models, _ = scene
+        worse = {"better": None, "labels": 1, "unclear": 0, "active_right": 1, "shadow_right": 0}
+        worse |= {"other_label": 1, "shadow_rejected": 1777}
+        with engine.begin() as connection:
+            sql = "UPDATE compared SET found = found || CAST(:worse AS jsonb)"
+            connection.execute(text(sql), {"worse": json.dumps(worse)})
+        path = f"/wall/promote/{models['other'].digest}"
+        page = re.sub(r"\s+", " ", re.sub("<[^>]*>", "", operator.http.get(path).text))
+        assert "Of 1 labelled object on which they differ" in page
+        assert "So far it looks worse; waiting is safe." in page
+        assert "1 of these gets another label" in page
+        assert "It rejects as many of them: 15%." in page
+        assert "more labels" not in page
+        assert "a day fewer" not in page
+        for shown in (path, "/wall"):
+            assert not re.search(r'class="(button )?main"[^>]*>Promote', operator.http.get(shown).text)
 
     def test_a_confirmation_of_something_else_is_refused(self, scene, browser_page):
         gate, engine, models, _ = scene
@@ -154,11 +186,14 @@ class TestPages:
         page.context.set_offline(True)
         page.clock.fast_forward(16_000)
         page.get_by_text("what it shows is old").wait_for()
+        assert set(page.locator("[data-live]").all_inner_texts()) == {"not known"}
+        assert page.locator(".gates .good").count() == 0
         page.context.set_offline(False)
         page.clock.fast_forward(16_000)
         page.get_by_text("what it shows is old").wait_for(state="hidden")
         assert page.get_by_role("link", name="Promote").count() == 0
         assert page.get_by_role("link", name="Seen").count() == 0
+        assert "up" in page.locator("[data-live]").all_inner_texts()
 
     def test_the_month_fits_a_page_of_paper(self, scene, browser_page, axe, tmp_path):
         gate, *_ = scene
@@ -169,16 +204,72 @@ class TestPages:
         assert len(page.locator("table.days tbody tr").all()) in (28, 29, 30, 31)
         pdf = page.pdf(format="A4", prefer_css_page_size=True, path=tmp_path / "month.pdf")
         assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
+        page.emulate_media(color_scheme="dark", media="print")
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 30, 32)"
 
     @pytest.mark.parametrize("path", ["/wall", "/wall/month/2026-10"])
     def test_it_works_at_every_width_in_light_and_dark(self, scene, browser_page, axe, path):
         gate, *_ = scene
         page = sign_in(browser_page(gate), gate, f"eyes{path[-2:]}", "operator", path)
-        for width, scheme in ((1280, "dark"), (390, "light")):
+        for each in page.get_by_text("What these words mean").all():
+            each.click()
+        for width, scheme in ((1920, "light"), (1280, "dark"), (390, "light")):
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert axe(page) == []
+
+    def test_the_wall_fills_a_large_screen(self, scene, browser_page):
+        page = sign_in(browser_page(scene[0]), scene[0], "door2", "viewer", "/wall")
+        for width, least in ((1280, 1270), (1920, 1700)):
+            page.set_viewport_size({"width": width, "height": 1080})
+            assert page.locator("main").bounding_box()["width"] >= least
+
+    def test_columns_that_say_nothing_are_not_there(self, scene, operator):
+        _, engine, models, _ = scene
+        for role in ("Agrees", "Right where they differ", "Change"):
+            assert f">{role}</th>" in operator.http.get("/wall").text
+        with engine.begin() as connection:
+            deploy(connection, models["other"].number, "retire", {}, *BY)
+        page = operator.http.get("/wall").text
+        assert ">Agrees</th>" not in page
+        assert ">Right where they differ</th>" not in page
+
+    def test_a_month_says_of_which_model_and_time_its_error_is(self, scene, operator):
+        _, engine, models, _ = scene
+        today = row(engine, "SELECT (now() AT TIME ZONE 'UTC')::date AS day").day
+        first = today.replace(day=1)
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE deployment SET made_at = made_at - interval '20 days'"))
+            seen = "acknowledged_at = raised_at, acknowledged_by = 'ann', reason = 'a new family'"
+            connection.execute(text(f"UPDATE alarm SET {seen}"))
+        with engine.connect() as connection:
+            found = read_month(connection, first, 0.02)
+        each = found.deciders[-1]
+        assert each.digest == models["one"].digest
+        assert today - each.error.until in (timedelta(days=1), timedelta(days=2))  # a gate may look anew
+        low, wrong, high = each.wrong
+        assert low < wrong < high < each.objects
+        page = re.sub("<[^>]*>", "", operator.http.get(f"/wall/month/{first:%Y-%m}").text)
+        assert f"since {day(each.since)} until {day(each.error.until)}; promised at most 2%" in page
+        assert f"about {wrong:,.0f} are probably wrong ({low:,.0f} to {high:,.0f})" in page
+        if any(alarm["kind"] == "drift" for alarm in found.alarms):
+            assert "(seen by ann: a new family)" in page
+
+    def test_a_month_without_records_says_since_when_there_are_some(self, scene, operator):
+        began = row(scene[1], "SELECT min(day) AS day FROM decided_day").day
+        page = operator.http.get("/wall/month/2025-01").text
+        assert f"There is no record before {began:%-d %b %Y}." in page
+        assert "0 objects" not in page
+        assert "This month has not begun." in operator.http.get("/wall/month/2199-01").text
+
+    @pytest.mark.parametrize("kind", ["drift", "rejections", "harm", "settling"])
+    def test_an_alarm_says_what_to_do_next(self, scene, operator, kind):
+        _, engine, _, alarms = scene
+        with engine.begin() as connection:
+            sql = text("UPDATE alarm SET kind = :kind WHERE id = :id")
+            connection.execute(sql, {"kind": kind, "id": alarms["drift"]})
+        assert "What to do next." in operator.http.get(f"/wall/alarms/{alarms['drift']}").text
 
 
 class TestRefusals:
@@ -306,6 +397,7 @@ class TestState:
             ]
             month = read_month(connection, found.now.date().replace(day=1), None)
         assert (month.objects, month.promoted, month.alarms) == (0, [], [])
+        assert not month.is_recorded
         assert month.days[0].waiting is None
 
     def test_a_gate_with_an_artifact_shows_its_own_model(self, gate, browser_page):
@@ -348,7 +440,9 @@ class TestState:
     def test_a_change_of_one_model_for_another_is_the_reverse_of_its_return(self):
         found = {
             "objects": 100,
+            "since": "2026-11-14T00:00:00+00:00",
             "differ": 8,
+            "other_label": 1,
             "active_rejected": 20,
             "shadow_rejected": 14,
             "labels": 6,
@@ -356,7 +450,6 @@ class TestState:
             "active_right": 1,
             "shadow_right": 4,
             "better": "shadow",
-            "more_labels": None,
             "settled": True,
         }
         there, back = Change.of(found, 1000.0), Change.of(found, 1000.0, "active")

@@ -18,6 +18,7 @@ from transcendent.gate.explanations import Explanations
 from transcendent.gate.pages.desk_items import DeskItem, desk_item, explained_bars
 from transcendent.gate.pages.desk_queue import queue_of
 from transcendent.gate.pages.own_actions import (
+    followed,
     labelled_today,
     last_to_undo,
     own_actions,
@@ -41,12 +42,16 @@ class Desk:
         self.quarantine: Quarantine = state.quarantine
         self.campaigns: CampaignLabels = state.campaigns
 
-    def page(self, template: str, **given: Any) -> Response:
-        """Return a page with the analyst's labels today, and what they can undo."""
+    def page(self, template: str, done: str = "", undone: str = "", **given: Any) -> Response:
+        """Return a page with the analyst's labels today, what they can undo, and what was just done."""
         with self.engine.connect() as connection:
             given["today"] = labelled_today(connection, self.who)
             given["last"] = last_to_undo(connection, self.who)
-        return render(self.request, template, **given)
+            said = given["last"] if done else None
+            if undone and not undone.isdecimal():
+                said = next((each for each in own_actions(connection, self.who, 1)), None)
+            given["followed"] = [] if said is None else followed(connection, self.who, said)
+        return render(self.request, template, done=done, undone=undone, said=said, **given)
 
     def item(self, number: int) -> DeskItem:
         """Return an item for the visitor."""
@@ -85,21 +90,31 @@ def _source(given: str) -> str:
 
 
 From = Annotated[str, Query(alias="from")]
+Told = Annotated[str, Query(pattern="^([0-9]{1,9}|answer|item|)$")]
 
 
 @router.get("/desk")
-def queue(desk: OwnDesk, only: str = "", empty: str = "", done: str = "") -> Response:
+def queue(
+    desk: OwnDesk, only: str = "", empty: str = "", done: Told = "", undone: Told = "", given: Told = ""
+) -> Response:
     """Show what waits, by campaign."""
     new = only == "new"
     opinions = desk.settings.opinions > 1
     found = queue_of(desk.engine, desk.quarantine, desk.campaigns, desk.who, opinions=opinions, new=new)
-    return desk.page("desk.html", here="/desk", queue=found, new=new, empty=empty, done=bool(done))
+    told = {"done": done, "undone": undone, "given_back": given, "reasons": desk.settings.reasons}
+    return desk.page("desk.html", here="/desk", queue=found, new=new, empty=empty, **told)
 
 
 @router.post("/desk/claim")
 def claim(desk: OwnDesk, form: Form) -> Response:
     """Claim the next item in order, and lead to it."""
     return desk.claim_next(_source(form.get("from", "")))
+
+
+@router.post("/desk/release")
+def release(desk: OwnDesk) -> Response:
+    """Give back all items that the analyst holds."""
+    return to(f"/desk?given={len(desk.quarantine.release(desk.who))}")
 
 
 @router.get("/desk/mine")
@@ -116,28 +131,35 @@ def undo(desk: OwnDesk, form: Form) -> Response:
     which = form.get("which", "")
     if not re.fullmatch(r"(item:[0-9]{1,18}|campaign:[0-9a-f-]{1,64}|)", which):
         raise HTTPException(422, "the form does not say what to undo.")
-    item = take_back(desk.engine, desk.quarantine, desk.campaigns, desk.caller, which)
-    return to("/desk" if item is None else _path(item, _source(form.get("from", ""))))
+    item, n = take_back(desk.engine, desk.quarantine, desk.campaigns, desk.caller, which)
+    if item is None:
+        return to(f"/desk?undone={n}")
+    return to(_path(item, _source(form.get("from", "")), undone="item"))
 
 
 @router.get("/desk/items/{item}")
 async def show(
-    desk: OwnDesk, item: wire.ItemId, source: From = "", explained: bool = False, done: str = ""
+    desk: OwnDesk,
+    item: wire.ItemId,
+    source: From = "",
+    explained: bool = False,
+    done: Told = "",
+    undone: Told = "",
 ) -> Response:
     """Show an item: why it waits, what it is like, and what can be done with it."""
-    why = None
-    if explained and not await run_in_threadpool(desk.quarantine.blind_items, [item], desk.who):
-        why = await _explanation(desk, item)
-    return await run_in_threadpool(_item_page, desk, item, _source(source), why, done=bool(done))
+    why = await _explanation(desk, item) if explained else None
+    if why is not None and why["blind"]:
+        why = None
+    return await run_in_threadpool(_item_page, desk, item, _source(source), why, done=done, undone=undone)
 
 
 def _item_page(
-    desk: Desk, number: int, source: str, explained: dict[str, Any] | None, *, done: bool
+    desk: Desk, number: int, source: str, explained: dict[str, Any] | None, **told: str
 ) -> Response:
     found, settings = desk.item(number), desk.settings
-    given = {"here": "", "found": found, "source": source, "done": done, "explained": explained}
-    given |= {"labels": _labels(desk, found), "reasons": settings.reasons, "lease": settings.lease}
-    return desk.page("desk_item.html", **given)
+    given = {"labels": _labels(desk, found), "reasons": settings.reasons, "lease": settings.lease}
+    shown: dict[str, Any] = {"here": "", "found": found, "source": source, "explained": explained}
+    return desk.page("desk_item.html", **shown, **given, **told)
 
 
 def _labels(desk: Desk, found: DeskItem) -> list[tuple[str, str]]:
@@ -149,9 +171,9 @@ def _labels(desk: Desk, found: DeskItem) -> list[tuple[str, str]]:
 @router.get("/desk/items/{item}/explanation")
 async def explain(desk: OwnDesk, item: wire.ItemId) -> Response:
     """Return the part of an item's page that takes longer than the rest."""
-    if await run_in_threadpool(desk.quarantine.blind_items, [item], desk.who):
-        raise HTTPException(403, "it is explained once you have labelled it.")
     why = await _explanation(desk, item)
+    if why["blind"]:
+        raise HTTPException(403, "it is explained once you have labelled it.")
     found = await run_in_threadpool(desk.item, item) if why["problem"] else None
     return await run_in_threadpool(render, desk.request, "desk_why.html", found=found, explained=why)
 
@@ -162,11 +184,11 @@ async def _explanation(desk: Desk, item: int) -> dict[str, Any]:
     try:
         why = await explanations.of(item, desk.who)
     except RefusedError as error:
-        return {"problem": error.detail}
+        return {"problem": error.detail, "blind": False}
     except NoItemError:
         raise
     except TranscendentError as error:
-        return {"problem": str(error)}
+        return {"problem": str(error), "blind": False}
     return {"problem": None, **why, "bars": explained_bars(why)}
 
 
@@ -202,7 +224,7 @@ def _checked(kind: type[wire.Skip], form: dict[str, str], **given: str) -> dict[
 def label(desk: OwnDesk, item: wire.ItemId, form: Form) -> Response:
     """Label an item, and go on to the next one."""
     desk.quarantine.resolve(desk.who, item, **_checked(wire.Resolve, form, label=form.get("label", "")))
-    return desk.claim_next(_source(form.get("from", "")), done="1")
+    return desk.claim_next(_source(form.get("from", "")), done="answer" if "blind" in form else "1")
 
 
 @router.post("/desk/items/{item}/skip")

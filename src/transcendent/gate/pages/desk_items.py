@@ -13,11 +13,15 @@ _SCALES = (0.01, 0.1, 1.0)
 
 
 class PBar(NamedTuple):
-    """A p-value of a class as a bar of ``width`` percent, and what acceptance needs as a ``mark``."""
+    """A p-value of a class as a bar of ``width`` percent, and what acceptance needs as a ``mark``.
+
+    A full bar is a p-value of ``ends``.
+    """
 
     label: str
     p: float
     width: float
+    ends: float
     needs: float | None = None
     mark: float | None = None
 
@@ -40,6 +44,7 @@ class DeskItem(NamedTuple):
     why: str
     bars: list[PBar]
     features: list[tuple[str, Any]]
+    zeros: list[tuple[str, Any]]
     context: list[tuple[str, Any]]
     campaign: dict[str, Any] | None
 
@@ -53,18 +58,23 @@ def desk_item(quarantine: Quarantine, campaigns: CampaignLabels, number: int, wh
     answered = _has_answered(item, who)
     mine = item["holder"] == who and not answered and not item["closed"]
     named = None if item["campaign"] is None else campaigns.get(item["campaign"]["id"])
+    free = held_by in (None, who) and not mine and not item["closed"] and not answered
+    if free and item["labelled"]:
+        free = number in quarantine.hidden_from(who, [number])  # wants another opinion
+    features, zeros = _features(item)
     return DeskItem(
         item=item,
         title=title_of(item["object_id"], item["context"]),
         blind=item["blind"],
         mine=mine,
         for_opinion=item["labelled"],
-        free=held_by in (None, who) and not mine and not item["closed"] and not answered,
+        free=free,
         why_not=None if mine else _why_not(item, who, held_by),
         left=max(0.0, left),
         why="" if item["blind"] else _why(item),
         bars=[] if item["blind"] else bars(item["p_values"] or {}, item["predicted"]),
-        features=_features(item),
+        features=features,
+        zeros=zeros,
         context=[(name, _cell(value)) for name, value in (item["context"] or {}).items()],
         campaign=named,
     )
@@ -85,12 +95,12 @@ def _why_not(item: dict[str, Any], who: str, held_by: str | None) -> str:
         return "This is closed: its model is retired."
     if held_by is not None and held_by != who:
         return f"{held_by} holds this."
-    return "This has a label." if item["labelled"] else "Nobody holds this."
+    return "This has a label already." if item["labelled"] else "Nobody holds this."
 
 
 def _why(item: dict[str, Any]) -> str:
     """Return the decision in a sentence, from what is stored with the item."""
-    pooled, budget = False, item["cutoff"] is not None
+    pooled, budget = True, item["cutoff"] is not None  # is not stored: the sentence says less
     found = {**item, "label": item["predicted"], "requirements": [], "nearest": [], "metric": None}
     found |= {"votes": None, "pooled": pooled, "p_values": item["p_values"] or {}}
     return sentence(found, budget)
@@ -104,7 +114,7 @@ def bars(p_values: dict[str, float], predicted: Any, needs: float | None = None)
     for label, p in p_values.items():
         own = needs if label == str(predicted) else None
         mark = None if own is None else round(100 * own / scale, 2)
-        found.append(PBar(label, p or 0.0, round(100 * (p or 0.0) / scale, 2), own, mark))
+        found.append(PBar(label, p or 0.0, round(100 * (p or 0.0) / scale, 2), scale, own, mark))
     return found
 
 
@@ -114,14 +124,15 @@ def explained_bars(found: dict[str, Any]) -> list[PBar]:
     return bars(found["p_values"], found["label"], needs[0] if needs else None)
 
 
-def _features(item: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the features by name or position, those that are not zero first."""
+def _features(item: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """Return the features by name or position, and apart from them those that are zero."""
     named = item["features"]
     if named is None:
         pairs = zip(item["positions"] or (), item["values"] or (), strict=True)
         named = {f"feature {position}": value for position, value in pairs}
     found = [(name, _cell(value)) for name, value in named.items()]
-    return sorted(found, key=lambda each: each[1] in (0, "0"))
+    zeros = [each for each in found if each[1] in (0, "0")]
+    return [each for each in found if each[1] not in (0, "0")], zeros
 
 
 def _cell(value: Any) -> Any:

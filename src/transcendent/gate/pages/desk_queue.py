@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import Connection, Engine, text
 
 from transcendent.decisions import DOUBTS
-from transcendent.gate.campaign_labels import CampaignLabels
+from transcendent.gate.campaign_labels import MAX_LISTED, CampaignLabels
 from transcendent.gate.intake import AUDITED, REJECTED
 from transcendent.gate.opinions import wanting_opinions
 from transcendent.gate.quarantine import Quarantine
@@ -17,7 +17,7 @@ SELECT payload.id, payload.object_id, payload.context, payload.doubt FROM payloa
 WHERE payload.id = ANY(:items) AND item.id = ANY(:items) AND NOT payload.accepted
 """
 _HELD = """
-SELECT id, object_id FROM payload WHERE id = ANY(array(
+SELECT id, object_id, context FROM payload WHERE id = ANY(array(
     SELECT id FROM item WHERE holder = :who AND held_until > now()
     UNION ALL SELECT item FROM unconfirmed WHERE holder = :who AND held_until > now() LIMIT 20))
 ORDER BY id
@@ -27,7 +27,8 @@ ORDER BY id
 class QueueRow(NamedTuple):
     """A part of the queue, and the ``source`` by which its items are claimed.
 
-    ``seconds`` is the age of the oldest. Of a campaign, ``proven`` says what opening members has shown.
+    ``size`` is the number of items to look at; ``copies`` of them follow. ``seconds`` is the age of the
+    oldest. Of a campaign, ``proven`` says what opening members has shown.
     """
 
     source: str
@@ -39,15 +40,16 @@ class QueueRow(NamedTuple):
     last: datetime | None = None
     seconds: float | None = None
     proven: str | None = None
+    copies: int = 0
 
 
 class Queue(NamedTuple):
-    """The rows of the queue, all that is counted, and the items that the analyst holds."""
+    """The rows of the queue, all that is counted, and the items that the analyst holds, by name."""
 
     rows: list[QueueRow]
     counts: dict[str, int]
     alone: int
-    held: list[Any]
+    held: list[tuple[int, str]]
 
 
 def queue_of(
@@ -55,11 +57,16 @@ def queue_of(
 ) -> Queue:
     """Return what waits, by campaign; with ``new``, only what nobody has looked at."""
     counts, (_, ages), listed = quarantine.counts(), quarantine.queue(), campaigns.list()
-    alone = max(0, counts["rejected"] - counts["in_campaigns"])
+    if len(listed) < MAX_LISTED:
+        members = sum(each["waiting"] - each["copies"] for each in listed)
+        counts |= {"campaigns": len(listed), "in_campaigns": members}
+    alone = max(0, counts["rejected"] + counts["skipped"] - counts["in_campaigns"])
+    blind = quarantine.blind_items([_medoid(each) for each in listed], who)
     with engine.connect() as connection:
-        rows = _campaigns(connection, [each for each in listed if not new or not _opened(each)])
+        rows = _campaigns(connection, [each for each in listed if not new or not _opened(each)], blind)
         wanted = wanting_opinions(connection, who) if opinions and not new else 0
-        held = list(connection.execute(text(_HELD), {"who": who}).mappings())
+        found = connection.execute(text(_HELD), {"who": who})
+        held = [(row.id, title_of(row.object_id, _context(row.context))) for row in found]
     if counts["audit"]:
         chips = [("plain", "answer hidden")]
         rows.append(QueueRow("audit", "Audit", counts["audit"], chips, seconds=ages.get(AUDITED)))
@@ -75,11 +82,16 @@ def _opened(campaign: dict[str, Any]) -> bool:
     return bool(campaign["opened"] or campaign["labels"])
 
 
-def _campaigns(connection: Connection, listed: list[dict[str, Any]]) -> list[QueueRow]:
-    medoids = [each["described"].get("medoid", -1) for each in listed]
+def _medoid(campaign: dict[str, Any]) -> int:
+    return int(campaign["described"].get("medoid", -1))
+
+
+def _campaigns(connection: Connection, listed: list[dict[str, Any]], blind: set[int]) -> list[QueueRow]:
+    """Return rows of campaigns; one whose medoid is to be judged blind is not named after it."""
+    medoids = [each for each in map(_medoid, listed) if each not in blind]
     found = connection.execute(text(_MEDOIDS), {"items": medoids}).mappings()
     known = {row["id"]: row for row in found}
-    return [_campaign(each, known.get(medoid)) for each, medoid in zip(listed, medoids, strict=True)]
+    return [_campaign(each, known.get(_medoid(each))) for each in listed]
 
 
 def _campaign(campaign: dict[str, Any], medoid: Any) -> QueueRow:
@@ -91,7 +103,8 @@ def _campaign(campaign: dict[str, Any], medoid: Any) -> QueueRow:
     return QueueRow(
         source=f"campaign:{campaign['id']}",
         name="like",
-        size=campaign["waiting"],
+        size=campaign["waiting"] - campaign["copies"],
+        copies=campaign["copies"],
         chips=chips,
         like=campaign["id"] if medoid is None else title_of(medoid["object_id"], _context(medoid["context"])),
         first=_time(described.get("first_seen")),

@@ -1,5 +1,6 @@
 """What a person has done last, and how it is taken back."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +15,9 @@ from transcendent.gate.quarantine import ConflictError, Quarantine
 MOST = 50
 """Number of actions that are listed."""
 
-# Whether an action still holds: only the last one of an item can be taken back.
+_ACTED = ("label", "skip", "opinion")
+# Whether an action still holds: only the last one of an item can be taken back. An undo with a reason has
+# followed from another action.
 _ACTIONS = """
 (SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
     payload.context, mine.action <> 'undo' AND payload.id IS NOT NULL
@@ -22,14 +25,17 @@ _ACTIONS = """
             WHERE later.item = mine.item AND later.id > mine.id) AS holds
 FROM label AS mine LEFT JOIN inferred ON inferred.label = mine.id
 LEFT JOIN payload ON payload.id = mine.item
-WHERE mine.author = :who AND inferred.label IS NULL AND mine.action IN ('label', 'skip', 'undo')
+WHERE mine.author = :who AND inferred.label IS NULL AND mine.action = ANY(:actions)
+    AND NOT (mine.action = 'undo' AND EXISTS (
+        SELECT FROM remark WHERE remark.label = mine.id AND remark.reason IS NOT NULL))
 ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most)
 UNION ALL
 (SELECT mine.item, mine.action, mine.label, mine.written_at, mine.id AS number, payload.object_id,
     payload.context, mine.action <> 'undo' AND mine.author = mine.writer AND payload.id IS NOT NULL
         AND NOT EXISTS (SELECT FROM opinion AS later
             WHERE later.item = mine.item AND later.author = :who AND later.id > mine.id) AS holds
-FROM opinion AS mine LEFT JOIN payload ON payload.id = mine.item WHERE mine.writer = :who
+FROM opinion AS mine LEFT JOIN payload ON payload.id = mine.item
+WHERE mine.writer = :who AND mine.action = ANY(:actions)
 ORDER BY mine.written_at DESC, mine.id DESC LIMIT :most)
 """
 # Members of a campaign got their labels in one transaction, which has one time.
@@ -46,6 +52,10 @@ FROM (
     GROUP BY mine.written_at ORDER BY mine.written_at DESC LIMIT :most
 ) AS found
 LEFT JOIN item_content AS known ON known.item = found.item LEFT JOIN content ON content.key = known.key
+"""
+_FOLLOWED = """
+SELECT remark.reason, count(*) AS items FROM label JOIN remark ON remark.label = label.id
+WHERE author = :who AND written_at = :at AND action = 'undo' AND remark.reason IS NOT NULL GROUP BY 1
 """
 _SINCE = "date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
 _TODAY = f"""
@@ -77,9 +87,11 @@ class OwnAction(NamedTuple):
     number: int = 0
 
 
-def own_actions(connection: Connection, who: str, most: int = MOST) -> list[OwnAction]:
+def own_actions(
+    connection: Connection, who: str, most: int = MOST, actions: Sequence[str] = (*_ACTED, "undo")
+) -> list[OwnAction]:
     """Return what a person has done, latest first."""
-    given: dict[str, Any] = {"who": who, "most": most}
+    given: dict[str, Any] = {"who": who, "most": most, "actions": list(actions)}
     found = [_of_item(row) for row in connection.execute(text(_ACTIONS), given)]
     found = sorted(found, key=_place, reverse=True)[:most]
     given["since"] = "-infinity" if len(found) < most else found[-1].written_at
@@ -102,7 +114,16 @@ def _of_item(row: Any) -> OwnAction:
 
 def last_to_undo(connection: Connection, who: str) -> OwnAction | None:
     """Return the last action of a person that can be taken back, if it is among their latest."""
-    return next((each for each in own_actions(connection, who, 10) if each.holds), None)
+    for most in (10, MOST):  # mostly the last one holds
+        found = own_actions(connection, who, most, _ACTED)
+        if (last := next((each for each in found if each.holds), None)) or len(found) < most:
+            return last
+    return None
+
+
+def followed(connection: Connection, who: str, action: OwnAction) -> list[Any]:
+    """Return how many labels were taken back because of an action of a person, by the reason."""
+    return list(connection.execute(text(_FOLLOWED), {"who": who, "at": action.written_at}))
 
 
 def labelled_today(connection: Connection, who: str) -> int:
@@ -112,8 +133,11 @@ def labelled_today(connection: Connection, who: str) -> int:
 
 def take_back(
     engine: Engine, quarantine: Quarantine, campaigns: CampaignLabels, caller: Caller, which: str
-) -> int | None:
-    """Take back an action of a person, the last one by default; return the item, which they hold again."""
+) -> tuple[int | None, int]:
+    """Take back an action of a person, the last one by default.
+
+    Return the item, which they hold again, or None and the number of items of a campaign.
+    """
     if not which:
         with engine.connect() as connection:
             last = last_to_undo(connection, caller.name)
@@ -122,8 +146,7 @@ def take_back(
         which = last.which
     kind, _, name = which.partition(":")
     if kind == "campaign":
-        campaigns.undo(caller.name, name)
-        return None
+        return None, campaigns.undo(caller.name, name)["items"]
     quarantine.undo(caller.name, int(name))
     quarantine.take(caller.name, int(name))
-    return int(name)
+    return int(name), 1

@@ -1,6 +1,7 @@
 """Promote, roll back and retire from the wall: first what will change, then a reason, then how it goes."""
 
 from collections.abc import Mapping
+from datetime import date, datetime
 from threading import Lock, Thread
 from typing import Any, NamedTuple, Self
 
@@ -10,8 +11,10 @@ from fastapi import HTTPException, Request, Response
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from transcendent._utils.text import counted
 from transcendent.gate.deployments import DeploymentError, needed
-from transcendent.gate.pages.state import ShownModel, Wall
+from transcendent.gate.pages.sparklines import day
+from transcendent.gate.pages.state import FEW, ShownModel, Wall
 from transcendent.gate.pages.verdict import share
 from transcendent.gate.pages.wall import LONGEST_REASON, Number, reason_in, state_of
 from transcendent.gate.pages.web import Form, Visitor, page_router, render, to
@@ -57,14 +60,15 @@ class Change(NamedTuple):
     """What another model changes, in objects that both have decided; ``now`` is the model that decides."""
 
     objects: int
+    since: date
     differ: int
+    other_label: int
     rejected_now: int
     rejected_then: int
     labels: int
     right_now: int
     right_then: int
     better: str | None
-    more_labels: int | None
     settled: bool
     a_day: float
 
@@ -77,14 +81,15 @@ class Change(NamedTuple):
         better = {None: None, new: "then", old: "now"}[found["better"]]
         return cls(
             found["objects"],
+            datetime.fromisoformat(found["since"]).date(),
             found["differ"],
+            found["other_label"],
             found[f"{old}_rejected"],
             found[f"{new}_rejected"],
             found["labels"] - found["unclear"],
             found[f"{old}_right"],
             found[f"{new}_right"],
             better,
-            found["more_labels"],
             found["settled"],
             a_day,
         )
@@ -95,8 +100,15 @@ class Change(NamedTuple):
         return round(self.objects / self.differ) if self.differ else None
 
     @property
+    def shares(self) -> tuple[str, str]:
+        """The shares that are rejected now and then, as they are written."""
+        return share(self.rejected_now / self.objects), share(self.rejected_then / self.objects)
+
+    @property
     def more_a_day(self) -> float:
-        """How many more objects a day are rejected then."""
+        """How many more objects a day are rejected then; 0 if the shares look the same."""
+        if self.shares[0] == self.shares[1]:
+            return 0.0
         return self.a_day * (self.rejected_then - self.rejected_now) / self.objects
 
 
@@ -192,9 +204,10 @@ def _retirement(request: Request, digest: str) -> Asked:
     return Asked("retire", model, wall.active, Change.of(model.compared, wall.a_day), None, 0)
 
 
-def _page(request: Request, asked: Asked, status: int = 200, **given: str | None) -> Response:
-    given = {"problem": None, "reason": "", **given}
-    return render(request, "confirm.html", status, asked=asked, share=share, longest=LONGEST_REASON, **given)
+def _page(request: Request, asked: Asked, status: int = 200, **words: str | None) -> Response:
+    given: dict[str, Any] = {"problem": None, "reason": "", **words}
+    given |= {"share": share, "counted": counted, "day": day}
+    return render(request, "confirm.html", status, asked=asked, few=FEW, longest=LONGEST_REASON, **given)
 
 
 @router.get("/wall/promote/{digest}")

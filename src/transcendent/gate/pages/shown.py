@@ -1,18 +1,31 @@
 """What pages show of texts, times and numbers that others have sent."""
 
+import math
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
 _LONGEST = 120
 _ODD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # they have no shape, or change that of others
+_BLANK = "\u034f\u115f\u1160\u2800\u3164\uffa0"  # letters and signs without a shape
+_ABOVE = {"Mn", "Me"}  # drawn over the character before, and over other lines if there are many
+_MOST_ABOVE = 4
 
 
 def visible(given: Any) -> str:
-    """Return a text with a mark for each character that cannot be seen, or that reverses others."""
-    return "".join(_mark(each) if unicodedata.category(each) in _ODD else each for each in str(given))
+    """Return a text with a mark for each character that cannot be seen, or that reverses or covers others."""
+    text = str(given)
+    if text.isascii() and text.isprintable():
+        return text
+    found, above = [], 0
+    for each in text:
+        kind = unicodedata.category(each)
+        above = above + 1 if kind in _ABOVE else 0
+        found.append(_mark(each) if kind in _ODD or each in _BLANK or above > _MOST_ABOVE else each)
+    return "".join(found)
 
 
 def _mark(character: str) -> str:
@@ -41,10 +54,21 @@ def whole(given: Any, longest: int = 200) -> Markup:
 def linked(given: Any) -> Markup:
     """Return a text from a sender as markup, as a link if it is one of http or https."""
     text = str(given)
-    is_link = text.startswith(("https://", "http://")) and len(text) <= 2000 and visible(text) == text
-    if not is_link or any(each.isspace() for each in text):
+    if not _is_link(text):
         return whole(given)
     return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(text, shown(text, 80))
+
+
+def _is_link(text: str) -> bool:
+    """Return whether a text is a link that leads where it seems to lead."""
+    plain = len(text) <= 2000 and visible(text) == text and not any(each.isspace() for each in text)
+    if not plain or "\\" in text or not text.startswith(("https://", "http://")):
+        return False
+    try:
+        host = urlsplit(text).netloc
+    except ValueError:
+        return False
+    return host.isascii() and bool(host) and "@" not in host  # letters that look alike; names before the host
 
 
 def moment(given: datetime, now: datetime | None = None) -> Markup:
@@ -70,12 +94,19 @@ def number(given: Any) -> str:
     """Return a number with at most three digits that matter, other values as a text."""
     if isinstance(given, bool) or not isinstance(given, int | float):
         return str(given)
+    if isinstance(given, float) and not math.isfinite(given):
+        return "–" if math.isnan(given) else str(given)
     if isinstance(given, int) or given == int(given):
         return f"{int(given):,}" if abs(given) < 1e15 else f"{given:.3g}"
     return f"{given:,.1f}" if abs(given) >= 100 else f"{given:.3g}"
 
 
+def doubt(kind: str) -> str:
+    """Return a kind of doubt as pages call it: an object may be like what was labelled after the fit."""
+    return "unlike the calibration" if kind == "like nothing known" else kind
+
+
 FILTERS = {
     "shown": shown, "whole": whole, "linked": linked, "moment": moment, "ago": ago, "number": number,
-    "visible": visible,
+    "visible": visible, "doubt": doubt,
 }  # fmt: skip

@@ -24,6 +24,7 @@ class Chart(NamedTuple):
     limit: float | None = None
     limit_in_words: str = ""
     least: float = 0.0  # the lowest value at the top of the axis, so that noise looks like noise
+    marks: Sequence[date] = ()  # days of alarms
 
     @property
     def first(self) -> date:
@@ -32,15 +33,17 @@ class Chart(NamedTuple):
 
 
 def sparkline(chart: Chart) -> Markup:
-    """Return the SVG: a line through the days that are known, a band if they have limits, and the limit."""
+    """Return the SVG: a line through known days, a band if they have limits, the limit, and alarms."""
     shown = [each for each in chart.points if chart.first <= each.day <= chart.last]
     ends = [end for each in shown for end in (each.low, each.value, each.high) if end is not None]
     low, high = min([0.0, *ends]), max([chart.least, *ends, *_finite(chart.limit)])
     scale = (HEIGHT - 2 * _EDGE) / (high - low or 1.0)
 
+    def across(of: date) -> float:
+        return WIDTH * ((of - chart.first).days + 0.5) / chart.days
+
     def place(each: Point, value: float) -> str:
-        x = WIDTH * ((each.day - chart.first).days + 0.5) / chart.days
-        return f"{x:.1f},{HEIGHT - _EDGE - scale * (value - low):.1f}"
+        return f"{across(each.day):.1f},{HEIGHT - _EDGE - scale * (value - low):.1f}"
 
     parts = []
     for run in _runs(shown):
@@ -55,6 +58,10 @@ def sparkline(chart: Chart) -> Markup:
     if chart.limit is not None and math.isfinite(chart.limit):
         y = HEIGHT - _EDGE - scale * (chart.limit - low)
         parts.append(f'<line class="limit" x1="0" x2="{WIDTH:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
+    for each in _marked(chart):
+        x = f"{across(each):.1f}"
+        tick = f'<line class="alarm" x1="{x}" x2="{x}" y1="0" y2="{HEIGHT:g}">'
+        parts.append(f"{tick}<title>Alarm on {day(each)}</title></line>")
     head = f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" preserveAspectRatio="none" aria-label="'
     return Markup(head) + in_words(chart) + Markup('">' + "".join(parts) + "</svg>")
 
@@ -63,6 +70,8 @@ def in_words(chart: Chart) -> str:
     """Return the same as a sentence."""
     shown = [each for each in chart.points if chart.first <= each.day <= chart.last]
     limit = f" {chart.limit_in_words}." if chart.limit_in_words else ""
+    if marked := _marked(chart):
+        limit += f" Alarm on {', '.join(map(day, marked))}."
     if not shown:
         return f"Nothing is known of the last {chart.days} days.{limit}"
     start, end = shown[0], shown[-1]
@@ -78,6 +87,10 @@ def in_words(chart: Chart) -> str:
 def day(of: date) -> str:
     """Return a day such as 3 Nov."""
     return f"{of.day} {of:%b}"
+
+
+def _marked(chart: Chart) -> list[date]:
+    return [each for each in chart.marks if chart.first <= each <= chart.last]
 
 
 def _finite(value: float | None) -> list[float]:

@@ -10,14 +10,15 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import Connection, text
 
 from transcendent.gate.deployments import Deployment, needed
+from transcendent.gate.intake import COPY
 from transcendent.gate.processes import LIVE
 from transcendent.gate.quarantine import queue_in
 
 DAYS = 30
 """Days of a sparkline, today included."""
 WEEK = 7
-FEW = 100
-"""Objects below which nothing is said about drift."""
+FEW = 1000
+"""Objects of a deployment below which it is too early to say anything about drift or its budget."""
 _GONE = 3600  # seconds after which a gate without a heartbeat is no longer listed
 _MOST_ALARMS = 12
 
@@ -40,9 +41,18 @@ _MONITORED = """
 SELECT DISTINCT ON (day) day, deployment, log_value, labels, wrong, unclear, low, high FROM monitor_day
 WHERE day BETWEEN :first AND :last AND {} IS NOT NULL ORDER BY day, deployment DESC
 """
-_ERROR = """
-SELECT labels, wrong, unclear, low, high FROM monitor_day
+# On a day, labels of the days before count: if no more came since, nothing later was audited.
+_UNTIL = """
+(SELECT min(day) FROM monitor_day AS same
+WHERE same.deployment = last.deployment AND same.labels = last.labels) - 1
+"""
+_ERROR = f"""
+SELECT labels, wrong, unclear, low, high, {_UNTIL} AS until FROM monitor_day AS last
 WHERE deployment = :deployment AND labels IS NOT NULL ORDER BY day DESC LIMIT 1
+"""
+_DRIFTED = """
+SELECT DISTINCT (raised_at AT TIME ZONE 'UTC')::date AS day FROM alarm
+WHERE kind = 'drift' AND raised_at >= CAST(:first AS date) - 1 ORDER BY day
 """
 _DECIDED = """
 SELECT day, deployment, sum(objects)::bigint AS objects, sum(rejected)::bigint AS rejected FROM decided_day
@@ -73,15 +83,35 @@ SELECT host, pid, version, process.deployment, digest AS model, action, problem,
     seen_at > now() - make_interval(secs => :live) AS up
 FROM process LEFT JOIN deployment ON deployment.id = process.deployment
 LEFT JOIN model ON model.id = deployment.model
-WHERE seen_at > now() - make_interval(secs => :gone) ORDER BY host, started_at, process.id
+WHERE seen_at > now() - make_interval(secs => :gone) AND NOT EXISTS (
+    SELECT FROM process AS after WHERE after.host = process.host AND after.started_at > process.seen_at)
+ORDER BY host, started_at, process.id
 """
+# A rollback deploys the model of the deployment before the last one.
 _PROMOTED = """
-SELECT deployment.id, action, made_at, deployment.author, deployment.reason, digest AS model, name
-FROM deployment
-JOIN model ON model.id = deployment.model LEFT JOIN artifact ON artifact.model = model.id
-WHERE action IN ('active', 'observe', 'pinned') AND made_at >= :start AND made_at < :end
-ORDER BY deployment.id
+SELECT made.id, action, made_at, made.author, made.reason, digest AS model, name,
+    coalesce(made.model = earlier AND made.model <> last, false) AS returned
+FROM (
+    SELECT deployment.*, lag(model) OVER own AS last, lag(model, 2) OVER own AS earlier FROM deployment
+    WHERE action IN ('active', 'observe', 'pinned') WINDOW own AS (PARTITION BY action = 'pinned' ORDER BY id)
+) AS made
+JOIN model ON model.id = made.model LEFT JOIN artifact ON artifact.model = model.id
+WHERE made_at >= :start AND made_at < :end ORDER BY made.id
 """
+_DECIDERS = f"""
+SELECT deployment.id, digest, made_at, coalesce((settings ->> 'budget')::float8, artifact.budget) AS budget,
+    (SELECT min(later.made_at) FROM deployment AS later WHERE deployment.action <> 'pinned'
+        AND later.id > deployment.id AND later.action IN ('active', 'observe')) AS ended_at,
+    audited.labels, wrong, unclear, low, high, until
+FROM deployment JOIN model ON model.id = deployment.model LEFT JOIN artifact ON artifact.model = model.id
+LEFT JOIN LATERAL (
+    SELECT labels, wrong, unclear, low, high, {_UNTIL} AS until FROM monitor_day AS last
+    WHERE last.deployment = deployment.id AND day BETWEEN :first AND :last AND labels > 0
+    ORDER BY day DESC LIMIT 1
+) AS audited ON true
+WHERE deployment.id = ANY(:deployments) ORDER BY deployment.id
+"""
+_RECORDED_FROM = "SELECT min(day) FROM decided_day"
 
 
 class Point(NamedTuple):
@@ -102,17 +132,23 @@ class Moving(NamedTuple):
     problem: str | None = None
     moved: Sequence[str] = ()
     days: Sequence[Point] = ()
+    alarms: Sequence[date] = ()
 
     @property
-    def standing(self) -> Literal["moving", "calm", "unknown"]:
+    def standing(self) -> Literal["moving", "calm", "early", "unknown"]:
         """What can be said."""
         if self.since is not None:
             return "moving"
-        return "unknown" if self.evidence is None or self.objects < FEW else "calm"
+        if self.evidence is None:
+            return "unknown"
+        return "early" if self.objects < FEW else "calm"
 
 
 class Right(NamedTuple):
-    """Whether accepted answers are right: the error of the audit against the promised one."""
+    """Whether accepted answers are right: the error of the audit against the promised one.
+
+    Nothing that arrived after the day ``until`` was audited yet.
+    """
 
     promised: float | None = None
     labels: int = 0
@@ -122,6 +158,7 @@ class Right(NamedTuple):
     high: float = 1.0
     alarm: datetime | None = None
     days: Sequence[Point] = ()
+    until: date | None = None
 
     @property
     def standing(self) -> Literal["harm", "unpromised", "unknown", "unsure", "right"]:
@@ -147,6 +184,19 @@ class Rejecting(NamedTuple):
     alarm: datetime | None = None
     days: Sequence[Point] = ()
 
+    @property
+    def share(self) -> float:
+        """The share that was rejected."""
+        return self.rejected / self.objects if self.objects else 0.0
+
+    @property
+    def points_over(self) -> int:
+        """By how many points the share is above the budget; 0 if by less than one, or for few objects."""
+        if self.budget is None or self.objects < FEW:
+            return 0
+        points = round(100 * (self.share - self.budget), 6)
+        return round(points) if points >= 1 else 0
+
 
 class Work(NamedTuple):
     """What analysts did: labels that stand, errors caught, labels that nobody had to give, and hours."""
@@ -166,6 +216,7 @@ class Keeping(NamedTuple):
     week: Work = Work()
     counted_days: int = WEEK
     days: Sequence[Point] = ()
+    copies: int = 0
 
     @property
     def backlog(self) -> float | None:
@@ -223,6 +274,18 @@ class Wall(NamedTuple):
         return next((each for each in self.models if each.decides), None)
 
     @property
+    def right_until(self) -> date | None:
+        """The day until which answers were audited, if that says nothing about now.
+
+        So it is if it ended before objects became unlike the calibration's, or a week ago.
+        """
+        until, since = self.right.until, self.moving.since
+        if until is None:
+            return None
+        drifted = since is not None and until <= since.astimezone(UTC).date()
+        return until if drifted or until < self.now.date() - timedelta(days=WEEK) else None
+
+    @property
     def a_day(self) -> float:
         """The objects that are decided on a day, on average over those of a week with any."""
         counts = [each.value for each in self.decided if each.value]
@@ -240,6 +303,24 @@ class MonthDay(NamedTuple):
     error: Point | None
 
 
+class Decider(NamedTuple):
+    """A deployment that decided in a month, and what the audit has said of it since it was made."""
+
+    deployment: int
+    digest: str
+    since: date
+    budget: float | None
+    objects: int
+    rejected: int
+    error: Right
+
+    @property
+    def wrong(self) -> tuple[float, float, float]:
+        """About how many accepted answers of the month are wrong: the least, the estimate, the most."""
+        found, accepted = self.error, self.objects - self.rejected
+        return accepted * found.low, accepted * found.wrong / max(1, found.labels), accepted * found.high
+
+
 class Month(NamedTuple):
     """A month for those who pay."""
 
@@ -249,10 +330,17 @@ class Month(NamedTuple):
     work: Work
     objects: int
     rejected: int
-    error: Right
+    deciders: Sequence[Decider]
     promoted: Sequence[Mapping[str, Any]]
     alarms: Sequence[Mapping[str, Any]]
     counted_from: date | None
+    recorded_from: date | None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether something of the month may be known."""
+        began = self.recorded_from
+        return began is not None and bool(self.days) and self.days[-1].day >= began
 
 
 def read_wall(connection: Connection, pinned: int | None, promised: float | None) -> Wall:
@@ -361,11 +449,12 @@ def _share_of(decided: Sequence[Any], deployment: int, today: date) -> float | N
 def _moving(connection: Connection, monitor: Any, since: datetime | None, span: Mapping[str, Any]) -> Moving:
     rows = connection.execute(text(_MONITORED.format("log_value")), span)
     days = [Point(row.day, row.log_value) for row in rows]
+    alarms = connection.execute(text(_DRIFTED), span).scalars().all()
     if monitor is None:
-        return Moving(since=since, days=days)
+        return Moving(since=since, days=days, alarms=alarms)
     moved = [str(each["feature"]) for each in monitor.moved[:3]]
     evidence = None if monitor.problem is not None else monitor.log_value
-    return Moving(evidence, monitor.objects, since, monitor.problem, moved, days)
+    return Moving(evidence, monitor.objects, since, monitor.problem, moved, days, alarms)
 
 
 def _right(
@@ -405,7 +494,8 @@ def _keeping(
     today: date = span["last"]
     week = total([each for day, each in by_day.items() if day > today - timedelta(days=WEEK)])
     counted = WEEK if counted_from is None else max(1, min(WEEK, (today - counted_from).days + 1))
-    return Keeping(sum(waiting.values()), max(ages.values(), default=None), week, counted, days)
+    oldest = max(ages.values(), default=None)
+    return Keeping(sum(waiting.values()), oldest, week, counted, days, waiting.get(COPY, 0))
 
 
 def read_month(connection: Connection, first: date, promised: float | None) -> Month:
@@ -432,12 +522,6 @@ def read_month(connection: Connection, first: date, promised: float | None) -> M
         )
         for day in (first + timedelta(days=i) for i in range((last - first).days + 1))
     ]
-    alarms = _rows(connection, _RAISED, **times)
-    harm = next((each["raised_at"] for each in alarms if each["kind"] == "harm"), None)
-    error = Right(promised, alarm=harm)
-    if audited:
-        names = ("labels", "wrong", "unclear", "low", "high")
-        error = error._replace(**{name: getattr(audited[-1], name) for name in names})
     return Month(
         first,
         now,
@@ -445,8 +529,29 @@ def read_month(connection: Connection, first: date, promised: float | None) -> M
         total(list(work.values())),
         sum(objects.values()),
         sum(rejected.values()),
-        error,
+        _deciders(connection, decided, span, promised),
         _rows(connection, _PROMOTED, **times),
-        alarms,
+        _rows(connection, _RAISED, **times),
         connection.execute(text(_COUNTED_FROM)).scalar(),
+        connection.execute(text(_RECORDED_FROM)).scalar(),
+    )
+
+
+def _deciders(
+    connection: Connection, decided: Sequence[Any], span: Mapping[str, Any], promised: float | None
+) -> list[Decider]:
+    """Return the deployments that decided something in a month."""
+    given = {**span, "deployments": sorted({row.deployment for row in decided})}
+    return [_decider(row, decided, promised) for row in connection.execute(text(_DECIDERS), given)]
+
+
+def _decider(row: Any, decided: Sequence[Any], promised: float | None) -> Decider:
+    own = [each for each in decided if each.deployment == row.id]
+    objects, rejected = (sum(getattr(each, name) for each in own) for name in ("objects", "rejected"))
+    error = Right(promised)
+    if row.labels is not None:
+        until = row.until if row.ended_at is None else min(row.until, row.ended_at.astimezone(UTC).date())
+        error = Right(promised, row.labels, row.wrong, row.unclear, row.low, row.high, until=until)
+    return Decider(
+        row.id, row.digest, row.made_at.astimezone(UTC).date(), row.budget, objects, rejected, error
     )

@@ -1,7 +1,7 @@
 """The verdict of the wall: one sentence, made by rules from the state, and four questions with answers."""
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -9,10 +9,11 @@ from markupsafe import Markup
 from transcendent._utils.text import as_percent, counted
 from transcendent.gate.folding import THRESHOLD
 from transcendent.gate.pages.sparklines import Chart, day, sparkline
-from transcendent.gate.pages.state import DAYS, FEW, Moving, Right, Wall
+from transcendent.gate.pages.state import DAYS, FEW, WEEK, Right, Wall
 from transcendent.gate.processes import LIVE
 
 _NO_MODEL = "No model decides yet: an operator adds one and promotes it."
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _TIES = {  # what joins the two halves: bad news after bad news is no surprise
     ("moving", "right"): ", but ",
     ("moving", "harm"): ", and ",
@@ -37,10 +38,12 @@ def verdict(wall: Wall) -> str:
     if wall.active is None:
         return _NO_MODEL
     moving, right = wall.moving.standing, wall.right.standing
-    first = _moving_in_words(wall.moving)
+    first = _moving_in_words(wall)
     second = _right_in_words(wall.right)
     to_do = _to_do(wall)
     tie = _TIES.get((moving, right), "; ")
+    if right == "right" and wall.right_until is not None:
+        tie, second = "; ", f"the accepted answers were right until {long_day(wall.right_until)}"
     return f"{first}{tie}{second}{f'; {to_do}' if to_do else ''}."
 
 
@@ -52,15 +55,29 @@ def tone(wall: Wall) -> str:
         return "bad"
     if wall.moving.standing == "moving" or _to_do(wall):
         return "warn"
-    return "good" if (wall.moving.standing, wall.right.standing) == ("calm", "right") else "plain"
+    known = (wall.moving.standing, wall.right.standing) == ("calm", "right")
+    return "good" if known and wall.right_until is None else "plain"
 
 
-def _moving_in_words(moving: Moving) -> str:
+def _moving_in_words(wall: Wall) -> str:
+    moving = wall.moving
     if moving.since is not None:
         return f"New kinds of objects have been arriving since {long_day(moving.since)}"
+    if moving.standing == "early":
+        return f"It is too early to say whether the world has moved {_watched(wall)}"
     if moving.standing == "calm":
         return "Nothing shows that the world has moved"
     return "It is not known yet whether the world is moving"
+
+
+def _watched(wall: Wall) -> str:
+    """Return since when, and on how many objects, the monitor of the deployment that decides has watched."""
+    n = counted(wall.moving.objects, "object")
+    if wall.active is None:
+        return f"({n})"
+    made = wall.active.made_at.astimezone(UTC)
+    on = f"at {made:%H:%M}" if made.date() == wall.now.date() else f"on {long_day(made)}"
+    return f"since {'its start' if wall.active.role == 'pinned' else 'the promotion'} {on} ({n})"
 
 
 def _right_in_words(right: Right) -> str:
@@ -104,7 +121,8 @@ def _tile(question: str, answer: str, detail: str, look: str, chart: Chart) -> T
 
 def _moving(wall: Wall) -> Tile:
     moving, end = wall.moving, wall.now.date()
-    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), f"Alarm at {THRESHOLD:g}")
+    legend = f"Alarm at {THRESHOLD:g}, log axis"
+    chart = Chart(moving.days, end, DAYS, evidence, math.log(THRESHOLD), legend, marks=moving.alarms)
     limit = f"alarm at {THRESHOLD:g}: a false alarm is at most {1 / THRESHOLD:.0%} likely, ever"
     known = ""
     if moving.evidence is not None:
@@ -112,12 +130,13 @@ def _moving(wall: Wall) -> Tile:
     answer, look = {
         "moving": (f"Since {'' if moving.since is None else day(moving.since)}", "bad"),
         "calm": ("Not that we can see", "good"),
+        "early": ("Too early to say", "plain"),
         "unknown": ("Not known yet", "plain"),
     }[moving.standing]
-    detail = known + limit
+    least = f"{FEW:,} objects are needed; " if moving.standing == "early" else ""
+    detail = f"{_watched(wall)}; {least}{known}{limit}"
     if moving.standing == "unknown":
-        why = f"{moving.objects:,} of {FEW} objects that are needed" if moving.problem is None else ""
-        detail = moving.problem or f"{why}; {limit}"
+        detail = moving.problem or f"no object is counted yet; {limit}"
     return _tile("Is the world moving?", answer, detail, look, chart)
 
 
@@ -129,13 +148,14 @@ def _right(wall: Wall) -> Tile:
     if right.labels:
         answer = f"{share(right.wrong / right.labels)} wrong"
         look = {"harm": "bad", "right": "good"}.get(right.standing, "plain")
+        look = "plain" if look == "good" and wall.right_until is not None else look
     elif right.standing == "harm":
         answer, look = "No: see the alarm", "bad"
     return _tile("Are accepted answers still right?", answer, band_in_words(right), look, chart)
 
 
-def band_in_words(right: Right) -> str:
-    """Return the interval of the error, what it is from, and the limit."""
+def band_in_words(right: Right, since: date | None = None) -> str:
+    """Return the interval of the error, what it is from, perhaps since when, and the limit."""
     if right.promised is None and not right.labels:
         return "no limit is promised: set promised_error, such as promised_error = 0.02, and audit"
     limit = (
@@ -144,25 +164,31 @@ def band_in_words(right: Right) -> str:
     if not right.labels:
         return f"no audited answer of a day that is over has a label yet; {limit}"
     unclear = f", {right.unclear:,} of them unclear" if right.unclear else ""
-    return (
-        f"between {share(right.low)} and {share(right.high)}, from {right.labels:,} audited{unclear}; {limit}"
-    )
+    until = "" if since is None else f" since {day(since)}"
+    until += "" if right.until is None else f" until {day(right.until)}"
+    band = f"between {share(right.low)} and {share(right.high)}"
+    return f"{band}, from {right.labels:,} audited{until}{unclear}; {limit}"
 
 
 def _rejecting(wall: Wall) -> Tile:
     found = wall.rejecting
     limit, legend, said = found.expected, "", "no budget is set"
+    over = found.points_over
     if found.budget is not None:
-        limit, legend = found.budget, f"Budget: {as_percent(found.budget)}"
-        said = f"the budget is {as_percent(found.budget)}"
+        budget = as_percent(found.budget)
+        limit, legend, said = found.budget, f"Budget: {budget}", f"the budget is {budget}"
+        if over:
+            said = f"{counted(over, 'point')} over the budget of {budget}"
+        elif found.objects >= FEW:
+            said = f"within the budget of {budget} (over from a point above it)"
     elif limit is not None:
         legend, said = f"Expected: {share(limit)}", f"calibration explains at most {share(limit)}"
     chart = Chart(found.days, wall.now.date(), DAYS, share, limit, legend, 0.01)
     answer, detail = "Not known yet", f"nothing was decided in 7 days; {said}"
     if found.objects:
-        answer = share(found.rejected / found.objects)
+        answer = share(found.share)
         detail = f"{said}; {found.rejected:,} of {found.objects:,} in 7 days"
-    look = "plain" if found.alarm is None else "bad"
+    look = "bad" if found.alarm is not None else "warn" if over else "plain"
     return _tile("How much is rejected?", answer, detail, look, chart)
 
 
@@ -170,13 +196,17 @@ def _keeping(wall: Wall) -> Tile:
     keeping, week = wall.keeping, wall.keeping.week
     chart = Chart(keeping.days, wall.now.date(), DAYS, lambda n: f"{n:,.0f} waiting", None, "", 10)
     answer = f"{keeping.waiting:,} wait" if keeping.waiting else "Nothing waits"
-    oldest = "" if keeping.oldest is None else f"oldest {span(keeping.oldest)}; "
-    pace = ""
+    parts = []
     if keeping.waiting and keeping.backlog is not None:
-        pace = f", {span(86_400 * keeping.backlog)} of work at this pace (limit 7 days)"
-    since = "7 days" if keeping.counted_days >= 7 else counted(keeping.counted_days, "day")
-    hours = f"{week.hours:.1f} analyst hours"
-    detail = f"{oldest}{counted(week.labels, 'label')} in {since}, {hours}{pace}"
+        parts.append(f"{span(86_400 * keeping.backlog)} of work at this pace (limit {WEEK} days)")
+    if keeping.copies:
+        parts.append(f"{keeping.copies:,} of the {keeping.waiting:,} are copies")
+    since = counted(keeping.counted_days, "day")
+    hours = f"about {week.hours:.1f} analyst hours (estimated)"
+    parts.append(f"{counted(week.labels, 'label')} in {since}, {hours}")
+    if keeping.oldest is not None:
+        parts.append(f"the oldest has waited {span(keeping.oldest)}")
+    detail = "; ".join(parts)
     look = {"up": "good", "behind": "warn", "idle": "warn"}[keeping.standing]
     return _tile("Are analysts keeping up?", answer, detail, look, chart)
 
@@ -188,7 +218,8 @@ def evidence(log_value: float) -> str:
     if log_value < math.log(1e6):
         value = math.exp(log_value)
         return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
-    return f"10^{log_value / math.log(10):.0f}"
+    exponent = f"{log_value / math.log(10):.0f}"
+    return "10" + exponent.translate(_RAISED)
 
 
 def share(value: float) -> str:
@@ -206,6 +237,6 @@ def span(seconds: float) -> str:
     return counted(round(seconds), "second")
 
 
-def long_day(of: datetime) -> str:
-    """Return a day such as 3 November."""
-    return f"{of.astimezone(UTC):%-d %B}"
+def long_day(of: date) -> str:
+    """Return a day, or that of a time, such as 3 November."""
+    return f"{of.astimezone(UTC) if isinstance(of, datetime) else of:%-d %B}"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import HTTPException, Path, Request, Response
 from sqlalchemy import Engine
 
+from transcendent._utils.text import as_percent, counted
 from transcendent.gate.pages.sparklines import day
 from transcendent.gate.pages.state import DAYS, Month, Wall, alarm_of, read_month, read_wall
 from transcendent.gate.pages.verdict import band_in_words, share, tiles, tone, verdict
@@ -16,6 +17,7 @@ router = page_router()
 Number = Annotated[int, Path(ge=1, le=2**63 - 1)]
 LONGEST_REASON = 2000
 _LISTED = 6  # promotions and alarms of a month, so that it fits a page of paper
+_MODELS = 3  # whose error a month lists
 _SAID = {
     "acknowledged": "The alarm is acknowledged.",
     "retired": "The shadow is retired: gates drop it within seconds.",
@@ -71,11 +73,22 @@ def month(request: Request, _: Visitor, month: str) -> Response:
         found = read_month(connection, first, request.app.state.settings.promised_error)
     given: dict[str, Any] = {
         "month": found,
-        "band": band_in_words(found.error),
+        "band": band_in_words,
         "share": share,
+        "counted": counted,
         "listed": _LISTED,
+        "budgets": list(dict.fromkeys(as_percent(each.budget) for each in found.deciders if each.budget)),
+        **_errors(found),
     }
     return render(request, "month.html", **given, **_around(found))
+
+
+def _errors(found: Month) -> dict[str, Any]:
+    """Return the newest models with an error, the number of earlier ones, and what was accepted unaudited."""
+    known = [each for each in found.deciders if each.error.labels]
+    others = [each for each in found.deciders if not each.error.labels]
+    unaudited = sum(each.objects - each.rejected for each in others)
+    return {"errors": known[-_MODELS:], "earlier": len(known[:-_MODELS]), "unaudited": unaudited}
 
 
 def _around(found: Month) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import jinja2
 import structlog
@@ -58,15 +58,20 @@ def origin_of(request: Request) -> str:
     public: str | None = request.app.state.settings.public_url
     if public is not None:
         return public
-    if not is_loopback(request.url.hostname or ""):
+    host = request.headers.get("host", "")  # browsers always send it
+    if not host or not is_loopback(request.url.hostname or ""):
         raise HTTPException(403, "pages are shown on this machine only: set public_url for others.")
-    return f"http://{request.headers['host']}".lower()
+    return f"http://{host}".lower()
 
 
 def _cookie(request: Request) -> tuple[str, bool]:
-    """Return the name of the session's cookie, and whether it is for https alone."""
-    secure = origin_of(request).startswith("https:")
-    return ("__Host-session" if secure else "session"), secure
+    """Return the name of the session's cookie, and whether it is for https alone.
+
+    Cookies do not know of ports: another gate, or any server, of the same host must not replace it.
+    """
+    scheme, _, host = origin_of(request).partition("://")
+    port, secure = host.rpartition("]")[2].partition(":")[2], scheme == "https"
+    return f"{'__Host-' if secure else ''}session{f'-{port}' if port else ''}", secure
 
 
 def session_of(request: Request) -> str:
@@ -112,7 +117,10 @@ async def visitor(request: Request) -> Caller:
     caller = await _signed_in(request)
     if caller is None:
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        query = f"?next={quote(back)}" if request.method == "GET" and back != "/" else ""
+        if request.method == "POST":  # what was sent is lost; the page that sent it can be opened again
+            back = _came_from(request)
+        query = f"?next={quote(back)}" if back != "/" else ""
+        query += f"{'&' if query else '?'}lost=1" if request.method == "POST" else ""
         raise HTTPException(303, "sign in first.", headers={"location": f"/sign-in{query}"})
     structlog.contextvars.bind_contextvars(caller=caller.name)
     request.state.caller = caller
@@ -121,8 +129,15 @@ async def visitor(request: Request) -> Caller:
     if request.method == "POST":
         given = (await posted(request)).get("csrf", "")
         if not hmac.compare_digest(given.encode(), csrf_of(session_of(request)).encode()):
-            raise HTTPException(403, "the form is out of date: open the page again.")
+            raise HTTPException(403, "the form is out of date, and nothing was saved: open the page again.")
     return caller
+
+
+def _came_from(request: Request) -> str:
+    """Return the page of this gate that sent a form, without what it said of what was done before."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    kept = [each for each in parse_qsl(parts.query) if each[0] in ("from", "only")]
+    return _local(parts.path + (f"?{urlencode(kept)}" if kept else ""))
 
 
 async def _signed_in(request: Request) -> Caller | None:
@@ -186,7 +201,10 @@ def to(path: str) -> Response:
 
 def _local(path: str) -> str:
     """Return a path of this gate, or its front page if it is none: never another host."""
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return "/"
     plain = path.isascii() and path.isprintable() and "\\" not in path
     own = path.startswith("/") and not path.startswith("//") and not (parts.scheme or parts.netloc)
     return path if plain and own and not path.startswith("/sign-in") and len(path) <= 500 else "/"
@@ -222,9 +240,10 @@ async def static(request: Request, name: str) -> Response:
 
 
 @pages.get("/sign-in")
-async def sign_in_page(request: Request, next: str = "/") -> Response:  # noqa: A002
-    """Ask for a token."""
-    return render(request, "sign_in.html", next=_local(next), problem=None)
+async def sign_in_page(request: Request, next: str = "/", lost: str = "") -> Response:  # noqa: A002
+    """Ask for a token; ``lost`` says that a form was sent without a session."""
+    problem = "Your session had ended: what you just sent was not saved. Sign in again." if lost else None
+    return render(request, "sign_in.html", next=_local(next), problem=problem)
 
 
 @pages.post("/sign-in")

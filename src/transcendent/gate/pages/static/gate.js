@@ -11,6 +11,11 @@ document.addEventListener("submit", (event) => {
   sent.add(event.target);
 });
 
+// Of a page that a browser had kept, forms were sent before, and its person may have signed out since.
+addEventListener("pageshow", (event) => {
+  if (event.persisted) location.reload();
+});
+
 document.addEventListener("keydown", (event) => {
   const on = event.target;
   if (on.matches("input, textarea, select")) {
@@ -89,6 +94,13 @@ for (const bar of document.querySelectorAll("progress[data-renew]")) keepLease(b
   const part = document.querySelector("[data-refresh]");
   if (!part) return;
   const stale = document.getElementById("stale");
+  const growOld = () => {
+    stale.hidden = false;
+    for (const each of part.querySelectorAll("[data-live]")) {
+      each.textContent = "not known";
+      each.classList.remove("good");
+    }
+  };
   const refresh = async () => {
     if (document.hidden || !part.hasAttribute("data-refresh")) return;
     try {
@@ -102,7 +114,7 @@ for (const bar of document.querySelectorAll("progress[data-renew]")) keepLease(b
       if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
       stale.hidden = true;
     } catch {
-      stale.hidden = false;
+      growOld();
     }
   };
   setInterval(refresh, 1000 * part.dataset.refresh);
