@@ -9,6 +9,10 @@ started again. Every acknowledged rejection has to be in the quarantine exactly 
 those of a scan, and every client has to be answered again within 10 seconds. The next disturbance comes when
 all gates are ready again: with two gates, one at a time is down.
 
+Meanwhile Chromium has a desk open, at which an analyst labels by keys, and two walls. Every label that the
+desk has confirmed has to be there exactly once, pages have to be whole or to say why they are not there, and
+nobody has to sign in again.
+
 With --operation, gates follow the deployments, and everything else goes on meanwhile: promotions, shadows,
 monitors, an analyst, a reader of events, webhooks and scrapes of the metrics. Every event has to be read
 exactly once and to be delivered, and to tell what happened.
@@ -28,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from open_pages import OpenPages
 from operation import Operation
 from sqlalchemy import text
 
@@ -177,6 +182,7 @@ def main() -> None:
         addresses = [gate.wait(180).address for gate in gates]
         if options.operation:
             around.begin(addresses)
+        pages = stack.enter_context(OpenPages(server.url, addresses))
         done, sent = threading.Event(), [Sent() for _ in range(CLIENTS)]
         threads = [
             threading.Thread(target=send, args=(i, addresses, token, objects, done, sent[i]))
@@ -199,9 +205,10 @@ def main() -> None:
         done.set()
         for thread in threads:
             thread.join()
+        pages.stop_labelling()
         if options.operation:
             around.end()
-        good = check(server, sent)
+        good = check(server, sent) & pages.check()
         if options.operation:
             answered = BATCH * sum(len(each.answered_at) for each in sent)
             tried = answered + BATCH * sum(each.repeated for each in sent)

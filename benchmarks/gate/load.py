@@ -420,10 +420,14 @@ def steady(sender: Sender, gate: Gate, server: Cluster, seconds: float) -> None:
         with engine.connect() as connection:
             sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'transcendent-gate'"
             connections = connection.execute(text(sql)).scalar_one() - 1
-            kept = connection.execute(text("SELECT count(*) FROM item")).scalar_one()
+            kept, known = (
+                connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
+                for table in ("item", "item_content")
+            )
+            size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
         print(
             f"  {run}   {memory >> 20} MB, {connections} connections, {process.num_fds()} files, ",
-            f"{kept:,} kept",
+            f"{kept:,} kept, {kept - known:,} without their content, {size >> 20:,} MB of database",
             flush=True,
         )
     engine.dispose()
