@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 
-from tests.gate.pages.people import chromium, press, sign_in
+from tests.gate.pages.people import chromium, follow, press, sign_in
 
 DEMO = (sys.executable, "-m", "transcendent", "gate", "demo", "--drift-after", "0")
 LONGEST = 300.0  # seconds until the wall has an alarm and a shadow
@@ -62,8 +62,7 @@ def open_from(page: Page, origin: str, row: str) -> None:
         page.goto(f"{origin}/desk")
         button = page.locator(f"ul.rows > {row} form button")
         if button.count():
-            button.click()
-            page.wait_for_load_state()
+            follow(page, button)
             if "/desk/items/" in page.url:
                 return
         page.wait_for_timeout(500)
@@ -88,7 +87,7 @@ def pages_of(page: Page, origin: str) -> Iterator[str]:
     yield "wall"
     for name, path in (("confirm", "/wall/promote/"), ("alarm", "/wall/alarms/")):
         page.goto(f"{origin}/wall")
-        page.locator(f"a[href^='{path}']").first.click()
+        follow(page, page.locator(f"a[href^='{path}']").first)
         yield name
     page.goto(f"{origin}/wall/month/{time.strftime('%Y-%m', time.gmtime())}")
     yield "month"

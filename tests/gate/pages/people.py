@@ -13,6 +13,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Error,
+    Locator,
     Page,
     Response,
     sync_playwright,
@@ -66,6 +67,12 @@ def sign_in(page: Page, link: str) -> None:
     page.goto(link)
     page.get_by_role("button", name="Sign in").click()
     page.get_by_role("navigation", name="Pages").wait_for()
+
+
+def follow(page: Page, control: Locator) -> None:
+    """Click what leads to another page, and wait for that page."""
+    with page.expect_navigation():
+        control.click()
 
 
 def press(page: Page, key: str) -> Response | None:
@@ -163,7 +170,7 @@ class Analyst(Person):
             self.move()
             self.open("/desk")
             return False
-        for link in self.page.locator(".toast a[href^='/desk/items/']").all():
+        for link in self.page.locator(".toast a:first-child[href^='/desk/items/']").all():
             self.confirmed.append(int(str(link.get_attribute("href")).rpartition("/")[2]))
         return True
 

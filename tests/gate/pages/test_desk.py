@@ -12,7 +12,7 @@ from sqlalchemy import text
 from tests.gate.conftest import gate_of, tables_on
 from tests.gate.pages import objects
 from tests.gate.pages.conftest import sign_in
-from tests.gate.pages.people import press
+from tests.gate.pages.people import follow, press
 from tests.gate.test_server import until
 from transcendent import save
 from transcendent.gate.database import connect
@@ -143,7 +143,7 @@ def test_a_campaign_is_opened_then_labelled_whole_and_undone(desk, browser_page,
     assert "12 like FlashLight" in rows[0]
     assert "not triaged" in rows[0]
     assert "Alone: 2" in rows[-1]
-    page.get_by_role("button", name="Open from those like FlashLight").click()
+    follow(page, page.get_by_role("button", name="Open from those like FlashLight"))
     opened = set()
     for looks in range(3):
         button = page.get_by_role("button", name="all 12" if not looks else "all")
@@ -178,10 +178,10 @@ def test_what_follows_from_a_label_is_told_apart_from_what_a_person_did(desk, br
     objects.group(gate.database)
     page = sign_in(browser_page(gate), gate, "ann")
     assert title(page) == "2 to look at, 4 copies follow"
-    page.get_by_role("button", name="Open from Audit").click()
+    follow(page, page.get_by_role("button", name="Open from Audit"))
     press(page, "1")
     page.goto("/desk")
-    page.get_by_role("button", name="Open from Alone").click()
+    follow(page, page.get_by_role("button", name="Open from Alone"))
     press(page, "2")
     page.goto("/desk/mine")
     assert page.locator("ul.rows li").count() == 2
@@ -232,7 +232,7 @@ def test_open_items_have_names_and_can_be_given_back(desk, browser_page, axe):
     assert len(held) == 2
     assert all(each.startswith("App ") for each in held)
     assert axe(page) == []
-    page.get_by_role("button", name="give all back").click()
+    follow(page, page.get_by_role("button", name="give all back"))
     assert "2 items given back" in page.get_by_role("status").inner_text()
     assert page.locator(".held").count() == 0
     assert scalars(gate, "SELECT count(*) FROM item WHERE holder IS NOT NULL") == [0]
@@ -242,13 +242,13 @@ def test_after_a_session_that_ended_one_comes_back_to_the_item(desk, browser_pag
     gate = desk()
     send(gate, objects.strangers(2), "app-")
     page = sign_in(browser_page(gate), gate, "ann")
-    page.get_by_role("button", name="Open from Alone").click()
+    follow(page, page.get_by_role("button", name="Open from Alone"))
     there = page.url
     scalars(gate, "DELETE FROM session")
     press(page, "1")
     assert "had ended: what you just sent was not saved" in page.get_by_role("alert").inner_text()
     page.get_by_label("Your token").fill(gate.token("ann again", "analyst"))
-    page.get_by_role("button", name="Sign in").click()
+    follow(page, page.get_by_role("button", name="Sign in"))
     assert page.url == there
     assert scalars(gate, "SELECT count(*) FROM label") == [0]
 
@@ -303,13 +303,13 @@ def test_what_checks_answers_is_answered_blind(desk, browser_page, known):
     assert not zeros.is_visible()
     assert "0" not in shown.locator("td").all_inner_texts()
     press(page, "1")
-    page.get_by_role("link", name="what the detector had said").click()
+    follow(page, page.get_by_role("link", name="what the detector had said"))
     assert page.url.endswith(f"/desk/items/{number}")
     assert "Accepted: called" in loaded(page).inner_text()
     assert "from 0 to " in page.locator("#why").inner_text()
     assert page.get_by_role("button", name="Claim it").count() == 0
     page.goto("/desk/mine")
-    page.get_by_role("button", name="Undo").click()
+    follow(page, page.get_by_role("button", name="Undo"))
     assert "What is this?" in page.locator("p.why").inner_text()
 
 
@@ -321,7 +321,7 @@ def test_a_second_opinion_is_given_without_the_first(desk, browser_page):
     ann.resolve(first, "malware", note="surely")
     page = sign_in(browser_page(gate), gate, "bob")
     assert "Second opinions: 1" in page.locator("ul.rows").inner_text()
-    page.get_by_role("button", name="Open from Second opinions").click()
+    follow(page, page.get_by_role("button", name="Open from Second opinions"))
     assert page.url.endswith(f"/desk/items/{first}?from=opinions")
     assert "Second opinion" in page.locator("p.where").inner_text()
     loaded(page)
@@ -385,10 +385,10 @@ def test_hostile_texts_are_shown_as_text(desk, browser_page, axe):
     page.set_viewport_size({"width": 1280, "height": 720})
     page.locator("textarea").fill(HOSTILE["markup"] + HOSTILE["right to left"])
     page.locator("select").select_option(index=1)
-    page.locator(".labels button").last.click()
+    follow(page, page.locator(".labels button").last)
     page.goto("/desk/mine")
     assert "<b>bold</b>" in page.locator("main").inner_text()
-    page.locator("ul.rows a").first.click()
+    follow(page, page.locator("ul.rows a").first)
     assert "<script>alert(1)</script>" in page.locator(".history").inner_text()
     refused = gate.client("other")
     answer = httpx2.post(
@@ -404,15 +404,15 @@ def test_it_reads_without_scripts_and_on_a_narrow_screen(desk, browser_page, kno
     send(gate, objects.family(4), "flash-", context=[{"name": "a" * 150}] * 4)
     narrow = {"viewport": {"width": 390, "height": 800}, "java_script_enabled": False}
     page = sign_in(browser_page(gate, **narrow), gate, "ann")
-    page.get_by_role("button", name="Open the next one").click()
+    follow(page, page.get_by_role("button", name="Open the next one"))
     assert "yours until" in page.locator("p.where").inner_text()
-    page.get_by_role("link", name="What is unusual").click()
+    follow(page, page.get_by_role("link", name="What is unusual"))
     assert "What is unusual" in page.locator("#why").inner_text()
     number = re.search(r"items/(\d+)", page.url)[1]
-    page.get_by_role("button", name="malware").click()
+    follow(page, page.get_by_role("button", name="malware"))
     assert number not in page.url
     assert "labelled aaa" in page.get_by_role("status").inner_text()
-    page.get_by_role("button", name="undo").first.click()
+    follow(page, page.get_by_role("button", name="undo").first)
     assert number in page.url
     scripted = sign_in(browser_page(gate, viewport=narrow["viewport"]), gate, "bob")
     for path in ("/desk", f"/desk/items/{number}", "/desk/mine"):

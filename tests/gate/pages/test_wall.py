@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from tests.gate.conftest import gate_of, tables_on
 from tests.gate.pages.conftest import sign_in
+from tests.gate.pages.people import follow
 from tests.gate.pages.scenes import paint, scans
 from tests.gate.pages.test_sign_in import Browser
 from transcendent import InductiveEvaluator, save
@@ -90,17 +91,17 @@ class TestPages:
         assert "are still right" in said
         assert axe(page) == []
 
-        page.locator(f"#alarm-{alarms['drift']}").click()
+        follow(page, page.locator(f"#alarm-{alarms['drift']}"))
         assert "accessibility" in page.get_by_role("table").inner_text()
         assert axe(page) == []
         page.get_by_label("What do you make of it?").fill("a new family <b>")
-        page.get_by_role("button", name="Seen").click()
+        follow(page, page.get_by_role("button", name="Seen"))
         page.get_by_text("The alarm is acknowledged.").wait_for()
         sql = "SELECT acknowledged_by, reason FROM alarm WHERE id = :id"
         assert row(engine, sql, id=alarms["drift"]) == ("boss", "a new family <b>")
         assert page.locator(f"#alarm-{alarms['drift']}").count() == 0
 
-        page.get_by_role("link", name="Promote").click()
+        follow(page, page.get_by_role("link", name="Promote"))
         told = page.get_by_role("main").inner_text()
         assert "About 1 in 42 objects gets another answer" in told
         assert "10 of these get another label; the rest are rejected by one of the two" in told
@@ -110,24 +111,24 @@ class TestPages:
         assert axe(page) == []
         assert page.locator("button.main", has_text="Promote").count() == 1
         page.get_by_label("Why?").fill("right more often")
-        page.get_by_role("button", name="Promote").click()
+        follow(page, page.get_by_role("button", name="Promote"))
         page.get_by_role("heading", name="decides since").wait_for()
         assert axe(page) == []
         sql = "SELECT model, action, author, reason FROM deployment ORDER BY id DESC LIMIT 1"
         assert row(engine, sql) == (models["other"].number, "active", "boss", "right more often")
 
         page.goto("/wall")
-        page.get_by_role("link", name="Roll back").click()
+        follow(page, page.get_by_role("link", name="Roll back"))
         assert "About 1 in 42 objects gets another answer" in page.get_by_role("main").inner_text()
         assert "The wall begins anew" in page.get_by_role("main").inner_text()
         page.get_by_label("Why?").fill("no")
-        page.get_by_role("button", name="Roll back").click()
+        follow(page, page.get_by_role("button", name="Roll back"))
         page.get_by_role("heading", name="decides since").wait_for()
         assert row(engine, sql) == (models["one"].number, "active", "boss", "no")
 
         page.goto("/wall")
         assert page.locator("svg .alarm").count() == 1  # of the deployment before
-        page.get_by_role("link", name="This month, to print").click()
+        follow(page, page.get_by_role("link", name="This month, to print"))
         told = page.get_by_role("main").inner_text()
         assert re.search(r"rolled back to \w{8} one by boss, no", told)
         assert re.search(r"promoted \w{8} other by boss, right more often", told)
@@ -153,22 +154,22 @@ class TestPages:
     def test_a_confirmation_of_something_else_is_refused(self, scene, browser_page):
         gate, engine, models, _ = scene
         page = sign_in(browser_page(gate, expected=["409"]), gate, "late", "operator", "/wall")
-        page.get_by_role("link", name="Promote").click()
+        follow(page, page.get_by_role("link", name="Promote"))
         page.get_by_label("Why?").fill("better")
         promote(engine, models["one"], "active", {"audit": 0.2, "budget": None}, *BY, WAIT)
-        page.get_by_role("button", name="Promote").click()
+        follow(page, page.get_by_role("button", name="Promote"))
         assert "another model decides by now" in page.get_by_role("alert").inner_text()
         assert page.get_by_label("Why?").input_value() == "better"
-        page.get_by_role("button", name="Promote").click()
+        follow(page, page.get_by_role("button", name="Promote"))
         page.get_by_role("heading", name="decides since").wait_for()
 
     def test_a_shadow_is_retired(self, scene, browser_page):
         gate, _, _, _ = scene
         page = sign_in(browser_page(gate), gate, "tidy", "operator", "/wall")
-        page.get_by_role("link", name="Retire").click()
+        follow(page, page.get_by_role("link", name="Retire"))
         assert "No answer changes" in page.get_by_role("main").inner_text()
         page.get_by_label("Why?").fill("enough")
-        page.get_by_role("button", name="Retire").click()
+        follow(page, page.get_by_role("button", name="Retire"))
         page.get_by_text("The shadow is retired").wait_for()
         assert page.get_by_role("link", name="Promote").count() == 0
 
@@ -198,9 +199,9 @@ class TestPages:
     def test_the_month_fits_a_page_of_paper(self, scene, browser_page, axe, tmp_path):
         gate, *_ = scene
         page = sign_in(browser_page(gate), gate, "payer", "viewer", "/wall")
-        page.get_by_role("link", name="This month, to print").click()
+        follow(page, page.get_by_role("link", name="This month, to print"))
         assert axe(page) == []
-        page.get_by_role("link", name="The month before").click()
+        follow(page, page.get_by_role("link", name="The month before"))
         assert len(page.locator("table.days tbody tr").all()) in (28, 29, 30, 31)
         pdf = page.pdf(format="A4", prefer_css_page_size=True, path=tmp_path / "month.pdf")
         assert len(re.findall(rb"/Type\s*/Page\b", pdf)) == 1
