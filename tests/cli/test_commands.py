@@ -658,7 +658,7 @@ class TestBacktest:
     @pytest.mark.slow
     def test_ctrl_c_and_on_from_there(self, folder, tmp_path, monkeypatch):
         slow = TOML.replace(
-            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 60\n[retrain]\nlabels = 20"
+            "[rejectors.ICE]", "[rejectors.ICE]\n[rejectors.CCE]\ncv = 30\n[retrain]\nlabels = 20"
         )
         (folder / "slow.toml").write_text(slow)
         command = [COMMAND, "backtest", "slow.toml", "-o", str(tmp_path / "b")]

@@ -104,9 +104,6 @@ def test_no_refusal_from_a_table_to_a_decision(here):
     run("decide gate new.csv -o decided.csv --trust sklearn.ensemble")
     decided = pd.read_csv("decided.csv")
     assert decided["id"].tolist() == pd.read_csv("new.csv")["sha256"].tolist()
-    summary = json.loads(run("backtest objects.toml --json").stdout)["summary"]
-    assert summary["rejector"] == ["drift"]
-    run("report objects")
 
 
 @pytest.mark.parametrize("name", ["sample_id", "Object ID", "fileId"])

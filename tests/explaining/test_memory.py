@@ -151,13 +151,13 @@ def test_an_error_above_the_limit_turns_settling_off_until_it_is_resumed():
 
 def test_false_alarms_are_as_rare_as_promised():
     rng, off = np.random.default_rng(0), 0
-    for _ in range(100):
+    for _ in range(50):
         memory = CaseMemory(1, settle=0, negative=[], max_error=0.02, delta=0.1)
         for _ in range(20):
             wrong = rng.random(15) < 0.02
             memory.audit(np.zeros(15, dtype=int), wrong.astype(int))
         off += not memory.is_settling
-    assert off <= binom.ppf(0.9999, 100, 0.1)
+    assert off <= binom.ppf(0.9999, 50, 0.1)
 
 
 def test_other_rows_than_zeros_and_ones_have_exact_cases_only():

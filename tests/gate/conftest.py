@@ -41,24 +41,28 @@ def server():
     """The URL of a server: the one in the environment, or a throwaway one."""
     if given := os.environ.get("TRANSCENDENT_TEST_DATABASE"):
         yield given
+        _administer(make_url(given), f"DROP DATABASE IF EXISTS tables_{os.getpid()}")
         return
-    with TemporaryDirectory() as folder, cluster_in(Path(folder)) as own:
+    with TemporaryDirectory() as folder, cluster_in(Path(folder), "-c fsync=off") as own:
         yield own.url
 
 
-@contextmanager
-def database_on(server):
-    """A new database without tables."""
-    name = f"gate_{os.getpid()}_{next(_numbers)}"
-    admin = create_engine(make_url(server).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+def _administer(url, statement):
+    admin = create_engine(url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
+        connection.execute(text(statement))
+    admin.dispose()
+
+
+@contextmanager
+def database_on(server, like="template1"):
+    """A new database without tables, or with those of another one."""
+    name, url = f"gate_{os.getpid()}_{next(_numbers)}", make_url(server)
+    _administer(url, f"CREATE DATABASE {name} TEMPLATE {like}")
     try:
-        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+        yield url.set(database=name).render_as_string(hide_password=False)
     finally:
-        with admin.connect() as connection:
-            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-        admin.dispose()
+        _administer(url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager
@@ -114,11 +118,21 @@ def with_tables(url):
     return url
 
 
+@cache
+def empty_tables(server):
+    """The name of a database to copy, which is faster than to migrate each."""
+    name = f"tables_{os.getpid()}"
+    url = make_url(server)
+    _administer(url, f"CREATE DATABASE {name}")
+    with_tables(url.set(database=name).render_as_string(hide_password=False))
+    return name
+
+
 @contextmanager
 def tables_on(server):
     """A new database with all tables."""
-    with database_on(server) as url:
-        yield with_tables(url)
+    with database_on(server, empty_tables(server)) as url:
+        yield url
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ DAY = 86_400
 @contextmanager
 def demo(tmp_path, *options):
     """A demo with a small history, which is ended."""
-    command = [sys.executable, "-m", "transcendent", "gate", "demo", "--days", "10", *options]
+    command = [sys.executable, "-m", "transcendent", "gate", "demo", "--days", "6", *options]
     environment = {**os.environ, "TRANSCENDENT_GATE_PORT": "no number"}  # settings of others do not matter
     with (tmp_path / "said").open("wb") as said:
         process = psutil.Popen(command, stdout=subprocess.PIPE, stderr=said, env=environment)
@@ -70,7 +70,7 @@ def role_of(http, link):
 
 
 def test_a_demo_is_alive_and_leaves_nothing_behind(tmp_path):
-    with demo(tmp_path, "--drift-after", str(-9 * DAY)) as process:
+    with demo(tmp_path, "--drift-after", str(-5 * DAY)) as process:
         link = process.stdout.readline().decode().strip()
         assert link.startswith("http://127.0.0.1:"), (tmp_path / "said").read_text()
         page, _, key = link.partition("?key=")
@@ -86,7 +86,7 @@ def test_a_demo_is_alive_and_leaves_nothing_behind(tmp_path):
         engine = connect(f"postgresql://demo@/postgres?host={folder}")
         assert Quarantine(engine).counts()["waiting"] > 0
         with engine.connect() as connection:
-            oldest = "SELECT now() - min(received_at) > interval '5 days' FROM item"
+            oldest = "SELECT now() - min(received_at) > interval '3 days' FROM item"
             assert connection.execute(text(oldest)).scalar_one()
         for sql in ("SELECT kind FROM alarm WHERE kind = 'drift'", "SELECT id FROM campaign"):
             with engine.connect() as connection:

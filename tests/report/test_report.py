@@ -21,7 +21,7 @@ from transcendent import CrossConformalEvaluator, InductiveEvaluator, RejectionB
 from transcendent.decisions import Decisions
 from transcendent.errors import MissingExtraError
 from transcendent.report import render_report, write_report
-from transcendent.temporal import backtest
+from transcendent.temporal import backtest, compare
 from transcendent.temporal.result import Backtest
 
 mpl.use("Agg")
@@ -135,7 +135,8 @@ def test_the_verdict_comes_first_and_the_rest_in_order(page):
 
 def test_the_table_has_the_numbers_of_the_summary(result, page):
     summary = result.summary()
-    rows = re.findall(r'<tr><th scope="row">(ICE|CCE)</th>(.*?)</tr>', page)
+    table = page[: page.index('id="differences-caption"')]
+    rows = re.findall(r'<tr><th scope="row">(ICE|CCE)</th>(.*?)</tr>', table)
     assert [name for name, _ in rows] == ["ICE", "CCE"]
     for i, (_, row) in enumerate(rows):
         shown = re.findall(r"<td[^>]*>([^<]*)</td>", row)
@@ -183,10 +184,23 @@ def test_headings_go_down_one_level_at_a_time_and_tables_and_figures_have_captio
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.count("<table") == page.count("<caption") == 4
+    assert page.count("<table") == page.count("<caption") == 5
     assert page.count("<figure") == page.count("<figcaption") == 5
     assert '<html lang="en">' in page
     assert "<title>Backtest of ICE and 1 other rejector</title>" in page
+
+
+def test_differences_are_those_of_compare_and_need_enough_periods(result, page):
+    table = page[page.index('id="differences-caption"') :]
+    cells = re.findall(r"<td>([^<]*)<br><small>([^<]*)</small></td>", table)
+    found = compare(result, result, rejectors=("ICE", "CCE"), at=0.15)
+    shown = ("errors_caught", "f1_kept", "error_kept", "positives_rejected")
+    for (middle, ends), metric in zip(cells, shown, strict=True):
+        at, scale = found.metrics.index(metric), 1 if metric == "f1_kept" else 100
+        values = [float(each.replace("−", "-")) for each in (middle, *ends.strip("()").split(" to "))]
+        expected = [scale * column[at] for column in (found.difference, found.low, found.high)]
+        np.testing.assert_allclose(values, expected, atol=0.051 if scale == 100 else 0.00051)
+    assert "differences-caption" not in render_report(random_backtest(periods=5, rejectors=("a", "b")))
 
 
 def test_the_same_backtest_gives_the_same_bytes(result, page, tmp_path):

@@ -13,15 +13,20 @@ from transcendent.plots.monitoring import EvidenceDisplay
 from transcendent.plots.performance import PerformanceDisplay
 from transcendent.plots.risk_coverage import RiskCoverageDisplay
 from transcendent.plots.staffing import StaffingDisplay
+from transcendent.temporal.comparing import compare
 from transcendent.temporal.repeated import RepeatedBacktest, mean_and_half
 from transcendent.temporal.result import Backtest
 from transcendent.temporal.watched import Watched
+
+Difference = tuple[float, float, float]
+"""A difference, and the ends of its interval."""
 
 MAX_PERIODS = 160
 MAX_DRAWN = 8
 MAX_CLASSES = 20
 
 _MAX_WITH_INTERVALS = 4
+_ENOUGH_PERIODS = 6
 _CHANCE = 0.01
 _FAR_ABOVE = 0.1
 _RATES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -104,7 +109,8 @@ class Findings:
     are about the first rejector. An entry of ``by_period`` and a point of a figure stand for ``step``
     periods. No training row had one of ``new_classes``. ``busiest`` is the period with most rejected objects,
     and their number. All figures are means over ``seeds``; with several, ``halves`` has half of the 95%
-    interval of each figure.
+    interval of each figure. ``differences`` has, by rejector and metric, what
+    the first rejector has more than that one.
     """
 
     title: str | None
@@ -134,6 +140,7 @@ class Findings:
     comparison: ComparisonDisplay
     risk: RiskCoverageDisplay
     staffing: StaffingDisplay
+    differences: dict[str, dict[str, Difference]]
     monitors: dict[str, list[Watched]]
     evidence: EvidenceDisplay | None
     manifest: dict[str, Any]
@@ -194,10 +201,26 @@ def find(result: Backtest | RepeatedBacktest, minutes: float = 5.0) -> Findings:
         comparison=ComparisonDisplay.of(over_time, positive),
         risk=risk,
         staffing=StaffingDisplay.of(risk, len(first.y), days, len(first.periods), minutes),
+        differences=_differences(result, names),
         monitors={name: [one.monitors[name] for one in results] for name in first.monitors},
         evidence=_evidence(results, step) if first.monitors else None,
         manifest={key: value for key, value in manifest.items() if key not in left_out},
     )
+
+
+def _differences(
+    result: Backtest | RepeatedBacktest, names: Sequence[str]
+) -> dict[str, dict[str, Difference]]:
+    """Return what the first rejector gains over each other that is drawn; nothing if periods are few."""
+    one = next(iter(result.results.values())) if isinstance(result, RepeatedBacktest) else result
+    if len(one.periods) < _ENOUGH_PERIODS:
+        return {}
+    found = {}
+    for name in names[1:MAX_DRAWN]:
+        compared = compare(result, result, rejectors=(names[0], name), at=0.15)
+        columns = (compared.difference.tolist(), compared.low.tolist(), compared.high.tolist())
+        found[name] = dict(zip(compared.metrics, zip(*columns, strict=True), strict=True))
+    return found
 
 
 _Shown = TypeVar("_Shown")

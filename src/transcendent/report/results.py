@@ -10,7 +10,7 @@ import numpy as np
 from transcendent._utils.arrays import FloatArray
 from transcendent._utils.listing import figure
 from transcendent._utils.text import counted
-from transcendent.report.findings import ErrorCounts, Findings, PeriodFigures, RateFigures
+from transcendent.report.findings import Difference, ErrorCounts, Findings, PeriodFigures, RateFigures
 from transcendent.report.words import (
     FEW_OBJECTS,
     UNDEFINED,
@@ -73,6 +73,38 @@ def summary_results(f: Findings) -> Results:
         notes.append(f"{counted(len(named) - _MAX_ROWS, 'more rejector')} not shown.")
     caption = f"All {counted(len(f.periods), f.unit)} together, one row per rejector"
     return Results("summary", caption, columns, rows, groups, notes)
+
+
+def difference_results(f: Findings) -> Results:
+    """Return what the first rejector gains over others, with intervals."""
+    names = dict(zip((r.name for r in f.rejectors), rejector_names(f), strict=True))
+    f1 = _f1(f)
+    shown = {"errors_caught": "Errors caught", "f1_kept": f"{f1} kept", "error_kept": "Error of the kept"}
+    if f.positive:
+        shown["positives_rejected"] = f"Rejected of class {plain(positive_name(f), 16)}"
+    rows = [
+        (names[name], [_difference_cell(metric, found[metric]) for metric in shown])
+        for name, found in f.differences.items()
+    ]
+    of_seeds = " and seeds" if f.halves else ""
+    notes = [
+        "Shares in percentage points. In brackets, 95% intervals of a paired bootstrap that draws blocks of "
+        f"3 {f.unit}s{of_seeds}, the same for both: one that contains 0 decides nothing. They are about "
+        f"{f.unit}s like these.",
+        *_notes_on_dashes(rows),
+    ]
+    caption = (
+        f"{plain(f.rejectors[0].name)} minus each other rejector, if both rejected 15% of every {f.unit}"
+    )
+    return Results("differences", caption, ["Minus", *shown.values()], rows, notes=notes)
+
+
+def _difference_cell(metric: str, values: Difference) -> Cell:
+    if any(map(math.isnan, values)):
+        return Cell(UNDEFINED, "it is undefined for one of the two")
+    scale, digits = (1, 3) if metric == "f1_kept" else (100, 2 if metric == "error_kept" else 1)
+    middle, low, high = (f"{scale * value:+.{digits}f}".replace("-", "−") for value in values)
+    return Cell(middle, half=f"({low} to {high})")
 
 
 def staffing_results(f: Findings) -> Results:

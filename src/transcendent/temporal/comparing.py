@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, divide
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, divide
 from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing, decimals, figure
@@ -24,6 +24,7 @@ _METRICS: dict[str, tuple[str, Subset]] = {
     "error_baseline": ("error", "baseline"),
 }
 _POSITIVES = "positives_rejected"
+_BLOCK_CELLS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,7 +162,9 @@ def compare(
     n_seeds = counts.shape[1]
     seeds = generator.integers(n_seeds, size=(n_resamples, n_seeds))
     values = _metrics(counts.sum(axis=2), one.positive)
-    resampled = _metrics(np.einsum("rp,bsp...->bsr...", drawn, counts), one.positive)
+    blocks = chunks(n_resamples, max(1, _BLOCK_CELLS * n_periods // counts.size))
+    summed = (np.einsum("rp,bsp...->bsr...", drawn[some], counts) for some in blocks)
+    resampled = np.concatenate([_metrics(part, one.positive) for part in summed], axis=2)
     means = np.take_along_axis(resampled, seeds.T[None, :, :, None], axis=1).mean(axis=1)
     tail = (1 - level) / 2
     low, high = np.round(np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0), 12) + 0.0  # no -0

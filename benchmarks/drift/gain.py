@@ -1,0 +1,348 @@
+"""Fills docs/gain.md, and the table and figure of README.md: what rejecting gains, beside every simpler rule.
+
+python benchmarks/drift/gain.py                # everything, about three hours of one core
+python benchmarks/drift/gain.py gain readme    # some of its sections, which are the functions below
+
+TRANSCENDENT_DATA names the folder with the data, TRANSCENDENT_CACHE one for what is computed once.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from adversary import AIMS, BOUNDS, evasion
+from kept import flag_stale, take_stale
+from late_and_wrong import LEARNERS, WAYS
+from late_and_wrong import run as run_late
+from rules import NOTHING, RATE, SEEDS, rules
+from run import write
+from sklearn.base import BaseEstimator
+from tables import collect, interval, markdown, save
+
+from transcendent import StreamingBudget
+from transcendent.plots import DifferenceDisplay
+from transcendent.temporal import Backtest, RepeatedBacktest, compare
+
+DOCS = Path(__file__).parents[2] / "docs"
+KINDS = ("raw", "deduplicated")
+SINCE = "2014-01"
+JUDGE, LIKE_IT = "LightGBM that learns, p-value", "LightGBM that learns"
+DETECTOR = "LightGBM as the detector, p-value"
+MARGIN, DRIFT, BOTH = "its margin, as in the paper", 'measure="drift"', "both learn, p-value"
+PAIRS = {
+    "drift − margin": (DRIFT, MARGIN),
+    "drift − LightGBM, frozen": (DRIFT, "LightGBM, frozen"),
+    "drift − LightGBM, frozen, p-value": (DRIFT, "LightGBM, frozen, p-value"),
+    "drift − LightGBM, frozen, odds over prior": (DRIFT, "LightGBM, frozen, odds over prior"),
+    "learning judge − drift": (JUDGE, DRIFT),
+    "learning judge: p-value − probability": (JUDGE, LIKE_IT),
+    "learning judge: p-value − odds over prior": (JUDGE, "LightGBM that learns, odds over prior"),
+    "learning detector − learning judge": (DETECTOR, JUDGE),
+    "learning detector: p-value − probability": (DETECTOR, "LightGBM as the detector"),
+    "learning detector: p-value − odds over prior": (DETECTOR, "LightGBM as the detector, odds over prior"),
+    "both learn − learning judge": (BOTH, JUDGE),
+}
+HEAD = {
+    "caught": "errors caught",
+    "f1": "F1 kept",
+    "error": "error kept",
+    "malware": "malware rejected",
+}
+HEAD_OF_LABELS = {
+    "caught": "errors caught",
+    "f1": "F1 kept",
+    "malware": "malware rejected",
+    "error": "error of all answers",
+}
+FLOODS = (0.0, 0.02, 0.05, 0.1, 0.15)
+RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+
+
+class Decided(BaseEstimator):
+    """A rejector of which the decisions are known."""
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: ARG002
+        """Nothing is left to fit."""
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Their labels."""
+        return X.labels
+
+    def decide(self, X: Any) -> Any:
+        """The decisions that it is given."""
+        return X
+
+
+def gain() -> str:
+    """Every rule on the same months and labels, 15% of each month rejected."""
+    return _tables(KINDS, SINCE, _of_each_month)
+
+
+def arrival() -> str:
+    """The same rules when each app is decided as it comes."""
+    return _tables(KINDS[:1], SINCE, _on_arrival)
+
+
+def second() -> str:
+    """Another stream, on which nothing was chosen."""
+    return _tables(("androzoo",), None, _of_each_month)
+
+
+def _of_each_month(result: Backtest, name: str) -> Any:
+    return result.kept_at(name, _rate(name))
+
+
+def _rate(name: str) -> float:
+    return 0.0 if name.endswith(NOTHING) else RATE
+
+
+def _on_arrival(result: Backtest, name: str) -> Any:
+    if _rate(name) == 0:
+        return np.ones(len(result.y))
+    stream = StreamingBudget(Decided(), rate=RATE).fit(None, None)
+    return stream.decide(result.answers[name]).accepted.astype(float)
+
+
+def _tables(kinds: tuple[str, ...], since: str | None, keeps: Callable[[Backtest, str], Any]) -> str:
+    """A table of each kind of data: all months, and those that nothing was chosen on."""
+    tables = []
+    for kind in kinds:
+        found: dict[str, list[Any]] = {}
+        for seed in SEEDS:
+            result = rules(kind, seed)
+            parts = [0] if since is None else [0, result.periods.index(since)]
+            for name in result.answers:
+                kept = keeps(result, name)
+                runs = [measured(result, name, kept, result.period >= first) for first in parts]
+                collect(found, {name: {f"{key} {i}": run[key] for i, run in enumerate(runs) for key in HEAD}})
+        head = [
+            *HEAD.values(),
+            *([] if since is None else [f"{since[:4]}–: {text}" for text in HEAD.values()]),
+        ]
+        keys = [f"{key} {i}" for i in range(len(parts)) for key in HEAD]
+        rows = [
+            [name, *(interval([run[key] for run in runs]) for key in keys)] for name, runs in found.items()
+        ]
+        tables.append(f"### {kind.capitalize()}\n\n{markdown(['rejects by', *head], rows)}")
+    return "\n\n".join(tables)
+
+
+def measured(result: Backtest, name: str, kept: Any, of: Any) -> dict[str, float]:
+    """The four figures of a rule on some objects; each is kept with a chance."""
+    labels, y, kept = result.answers[name].labels[of], result.y[of], kept[of]
+    wrong, malware = labels != y, y == 1
+    hits, errors = kept[malware & ~wrong].sum(), kept[wrong].sum()
+    return {
+        "caught": float(1 - errors / wrong.sum()),
+        "f1": float(2 * hits / (2 * hits + errors)),
+        "error": float(errors / kept.sum()),
+        "malware": float(1 - kept[malware].mean()),
+    }
+
+
+def differences() -> str:
+    """Paired differences, with intervals over months and seeds."""
+    tables = []
+    for kind in KINDS:
+        repeated = RepeatedBacktest({seed: _since(rules(kind, seed)) for seed in SEEDS})
+        found = {title: compare(repeated, repeated, rejectors=pair, at=RATE) for title, pair in PAIRS.items()}
+        if kind == "raw":
+            save(DifferenceDisplay.from_comparisons(found).plot().figure_, "gain-differences")
+        metrics = ("errors_caught", "f1_kept", "error_kept", "positives_rejected")
+        rows = [[title, *(_difference(one, metric) for metric in metrics)] for title, one in found.items()]
+        tables.append(f"### Differences, {kind}\n\n{markdown(['2014–2018', *HEAD.values()], rows)}")
+    return "\n\n".join(tables)
+
+
+def _since(result: Backtest) -> Backtest:
+    """The months that nothing was chosen on."""
+    first = result.periods.index(SINCE)
+    own = result.period >= first
+    return replace(
+        result,
+        periods=result.periods[first:],
+        period=result.period[own] - first,
+        rows=result.rows[own],
+        y=result.y[own],
+        answers={name: decisions[own] for name, decisions in result.answers.items()},
+    )
+
+
+def _difference(one: Any, metric: str) -> str:
+    at = one.metrics.index(metric)
+    digits = 4 if metric == "error_kept" else 3
+    middle, low, high = (f"{value[at]:+.{digits}f}" for value in (one.difference, one.low, one.high))
+    return f"{middle} ({low} to {high})".replace("0.", ".")
+
+
+def budgets() -> str:
+    """F1 of the kept and errors caught at every budget; and a budget for each predicted class."""
+    shown = (MARGIN, DRIFT, JUDGE, "LightGBM that learns, odds over prior", DETECTOR)
+    found: dict[str, list[Any]] = {}
+    chosen: dict[str, list[Any]] = {}
+    for seed in SEEDS:
+        result = rules("raw", seed)
+        split = result.periods.index(SINCE)
+        for name in shown:
+            for how, kept_at in (("", Backtest.kept_at), (", by class", _by_class)):
+                runs = [kept_at(result, name, rate) for rate in RATES]
+                for of, own in ((chosen, result.period < split), (found, result.period >= split)):
+                    collect(of, {name + how: [measured(result, name, kept, own)["f1"] for kept in runs]})
+    head = ["F1 kept", *(f"{rate:.0%}" for rate in RATES)]
+    return "\n\n".join(
+        f"### {title}\n\n"
+        + markdown(head, [[name, *map(interval, np.transpose(runs))] for name, runs in of.items()])
+        for title, of in (("2013, on which to choose", chosen), ("2014–2018", found))
+    )
+
+
+def _by_class(result: Backtest, name: str, rate: float) -> Any:
+    """Each object's chance of being kept if this share of every predicted class is rejected each month."""
+    answers, kept = result.answers[name], np.empty(len(result.y))
+    for label in np.unique(answers.labels):
+        own = answers.labels == label
+        part = replace(
+            result,
+            period=result.period[own],
+            rows=result.rows[own],
+            y=result.y[own],
+            answers={name: answers[own]},
+        )
+        kept[own] = part.kept_at(name, rate)
+    return kept
+
+
+def stability() -> str:
+    """How far F1 of the kept jumps from month to month, and its worst month, 2014 to 2018."""
+    found: dict[str, list[Any]] = {}
+    for seed in SEEDS:
+        result = _since(rules("raw", seed))
+        for name in result.answers:
+            f1 = _f1(result.confusions_at(name, _rate(name))[:, 0])
+            jumps = np.abs(np.diff(f1))
+            row = {"mean": f1.mean(), "jump": jumps.mean(), "largest": jumps.max(), "worst": f1.min()}
+            collect(found, {name: row | {"below": float(np.mean(f1 < 0.9))}})
+    head = [
+        "F1 kept, by month",
+        "mean",
+        "jump to the next month",
+        "largest jump",
+        "worst month",
+        "months < .9",
+    ]
+    keys = ("mean", "jump", "largest", "worst", "below")
+    return markdown(
+        head,
+        [[name, *(interval([run[key] for run in runs]) for key in keys)] for name, runs in found.items()],
+    )
+
+
+def _f1(counts: Any) -> Any:
+    hits = counts[:, 1, 1]
+    return 2 * hits / (2 * hits + counts[:, 0, 1] + counts[:, 1, 0])
+
+
+def late_and_wrong() -> str:
+    """What late and wrong labels cost, by what learns."""
+    rows = []
+    for learner, seeds in LEARNERS.items():
+        for way in WAYS:
+            runs = [run_late(learner, way, seed) for seed in seeds]
+            cells = [interval([one[key] for one in runs]) for key in (*HEAD_OF_LABELS, "wrong")]
+            rows.append([learner, way, str(len(runs)), *cells])
+    head = ["learns", "labels", "seeds", *HEAD_OF_LABELS.values(), "labels that are wrong"]
+    return markdown(head, rows)
+
+
+def adversary() -> str:
+    """Floods of strange, harmless apps; and features added to malware until it passes."""
+    flooded: dict[str, list[Any]] = {}
+    for seed in SEEDS:
+        result = _since(rules("raw", seed))
+        for name in (MARGIN, DRIFT, JUDGE, DETECTOR):
+            left = [max(0.0, RATE * (1 + flood) - flood) for flood in FLOODS]
+            runs = [measured(result, name, result.kept_at(name, rate), slice(None)) for rate in left]
+            collect(flooded, {name: [one[key] for key in ("caught", "f1") for one in runs]})
+    head = [
+        "rejects by",
+        *(f"{text}, flood {flood:.0%}" for text in ("caught", "F1 kept") for flood in FLOODS),
+    ]
+    flood = markdown(head, [[name, *map(interval, np.transpose(of))] for name, of in flooded.items()])
+    evaded = [evasion(seed) for seed in SEEDS]
+    rows = [
+        [aim, what, *map(interval, np.transpose([one[aim][what] for one in evaded]))]
+        for aim in AIMS
+        for what in ("called goodware", "and accepted")
+    ]
+    added = markdown(["adds what fools", "share", *(f"{bound} features" for bound in BOUNDS)], rows)
+    return f"{flood}\n\n{added}"
+
+
+def readme() -> str:
+    """README's table and figure."""
+    shown = {
+        NOTHING: "nothing",
+        "its own decision value": "the detector's own decision value",
+        MARGIN: "its margin, the paper's measure",
+        "soft vote, frozen": "mean probability of forest, LightGBM and MLP",
+        "LightGBM, frozen": "probability of one LightGBM",
+        DRIFT: '`measure="drift"`',
+        LIKE_IT: "probability of a LightGBM that learns from 100 labels a month",
+        JUDGE: "its p-value: a judge that learns",
+        DETECTOR: "the same LightGBM as the detector, its p-value",
+    }
+    found: dict[str, list[Any]] = {}
+    for seed in SEEDS:
+        result = _since(rules("raw", seed))
+        years = np.array([int(period[:4]) for period in result.periods])[result.period]
+        for name in shown:
+            kept = _of_each_month(result, name)
+            row: dict[str, Any] = measured(result, name, kept, slice(None))
+            by_year = [measured(result, name, kept, years == year)["f1"] for year in np.unique(years)]
+            collect(found, {name: row | {"by year": by_year}})
+    _draw(found)
+    rows = [
+        [text, *(interval([run[key] for run in found[name]]) for key in HEAD)] for name, text in shown.items()
+    ]
+    return markdown(["rejects by", *HEAD.values()], rows)
+
+
+def _draw(found: dict[str, list[Any]]) -> None:
+    fig, ax = plt.subplots(figsize=(8.4, 3.4), layout="constrained")
+    years = range(2014, 2019)
+    lines = {
+        DETECTOR: ("a detector that learns", "#cc79a7"),
+        JUDGE: ("a judge that learns", "#009e73"),
+        DRIFT: ('measure="drift"', "#d55e00"),
+        MARGIN: ("margin, the paper's\nmeasure for an SVM", "#0072b2"),
+        "its own decision value": ("its decision value", "#e69f00"),
+        NOTHING: (NOTHING, "#888888"),
+    }
+    for name, (label, colour) in lines.items():
+        values = np.array([run["by year"] for run in found[name]])
+        ax.plot(years, values.mean(axis=0), marker="o", ms=4, lw=2, color=colour, label=label)
+        ax.fill_between(years, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, lw=0)
+    ax.set(ylabel="F1 of the kept answers", ylim=(0.5, 1.01))
+    ax.set_title("A detector of 2012, with 15% of every month rejected")
+    ax.set_xticks(years)
+    ax.grid(alpha=0.3)
+    fig.legend(frameon=False, loc="outside right center", title="rejected by", alignment="left")
+    save(fig, "drift")
+
+
+SECTIONS = (gain, differences, arrival, budgets, stability, late_and_wrong, adversary, second)
+
+if __name__ == "__main__":
+    mpl.rcParams["svg.hashsalt"] = "transcendent"
+    known = {section.__name__: section for section in (*SECTIONS, readme)}
+    for wanted in sys.argv[1:] or known:
+        take_stale()
+        text = flag_stale(known[wanted](), take_stale())
+        write(wanted, text, DOCS.parent / "README.md" if wanted == "readme" else DOCS / "gain.md")
+        print(f"{wanted}: written", flush=True)

@@ -1,0 +1,93 @@
+"""Labels that come late, or are wrong: what is left of what they are worth. Used by gain.py.
+
+python benchmarks/drift/late_and_wrong.py both 0    # one learner, one seed: about twenty minutes of one core
+"""
+
+import json
+import sys
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from judge import BOOSTING
+from kept import CACHE, keep, maker
+from sklearn.svm import LinearSVC
+
+from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
+from transcendent.datasets import Dataset, load_apigraph
+from transcendent.measures import Probability, SecondOpinion
+from transcendent.temporal import Chosen, Retraining, backtest
+
+YOUNG = 6  # months since the first app of a family
+WAYS: dict[str, tuple[int, str, float]] = {
+    "as they should be": (0, "any", 0.0),
+    "a month late": (1, "any", 0.0),
+    "3 months late": (3, "any", 0.0),
+    "6 months late": (6, "any", 0.0),
+    "5% wrong": (0, "any", 0.05),
+    "20% wrong": (0, "any", 0.2),
+    "half of young families called goodware": (0, "young", 0.5),
+    "all of young families called goodware": (0, "young", 1.0),
+}
+LEARNERS = {"both": range(3), "judge": range(1), "detector": range(1)}
+KEYS = {"caught": "caught_at_15", "f1": "f1_kept_at_15", "error": "error_baseline"}
+
+
+def run(learner: str, way: str, seed: int) -> dict[str, float]:
+    """72 months, 15% rejected, 100 labels a month, learnt every three months."""
+    path = CACHE / f"late-{learner}-{way}-{seed}.json"
+    keep(path, lambda: _compute(path, learner, way, seed), maker(__file__))
+    found: dict[str, float] = json.loads(path.read_text())
+    return found
+
+
+def _compute(path: Path, learner: str, way: str, seed: int) -> None:
+    started, apps = time.process_time(), load_apigraph()
+    delay, which, share = WAYS[way]
+    noise: Any = share if which == "any" else partial(called_goodware, family_ages(apps), share)
+    opinion = SecondOpinion(BOOSTING, Probability())
+    ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure([opinion], bag="all"), verbose=False)
+    learning: Any = learner
+    retrain = Retraining(100, "drawn", every=3, what=learning, delay=delay, noise=noise)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = backtest(
+            {learner: RejectionBudget(ice, rate=0.15)},
+            apps.X,
+            apps.y,
+            apps.times,
+            train="2013",
+            retrain=retrain,
+            random_state=seed,
+            verbose=False,
+        )
+    summary, labelled = result.summary(), result.labelled[learner]
+    found = {key: float(summary[column][0]) for key, column in KEYS.items()}
+    found["malware"] = float(result.confusions_at(learner, 0.15)[:, 1, 1].sum() / np.sum(result.y == 1))
+    found["wrong"] = float(np.mean(labelled["label"] != apps.y[labelled["row"]]))
+    path.write_text(json.dumps(found))
+    sys.stderr.write(f"{path.stem}: {found['caught']:.3f}, {time.process_time() - started:.0f} s\n")
+
+
+def family_ages(apps: Dataset) -> Any:
+    """Months since the first app of each app's family; many for goodware and for malware without a name."""
+    months = apps.times.astype("datetime64[M]").astype(int)
+    names, family = np.unique(apps.extra["family"], return_inverse=True)
+    first = np.full(len(names), np.iinfo(int).max)
+    np.minimum.at(first, family, months)
+    ages = months - first[family]
+    return np.where((apps.y == 1) & (names[family] != ""), ages, 10**6)
+
+
+def called_goodware(ages: Any, share: float, chosen: Chosen) -> Any:
+    """As scanners do: a share of the malware of young families is not known yet."""
+    young = ages[chosen.rows] < YOUNG
+    return np.where(young & (chosen.generator.random(len(chosen.y)) < share), 0, chosen.y)
+
+
+if __name__ == "__main__":
+    for each in WAYS:
+        run(sys.argv[1], each, int(sys.argv[2]))
