@@ -24,6 +24,7 @@ REJECTED = {"color": VERMILLION, "linestyle": ":", "linewidth": 1.2, "marker": "
 SMALL, LARGE = 8, 9
 
 _CHARACTERS_PER_INCH = 15
+_MAX_BESIDE = 4
 _LEGEND = {"fontsize": SMALL, "frameon": False}
 # The periods and the name of the display that each panel shows, the first if there are several.
 _SHOWN: WeakKeyDictionary[Any, tuple[tuple[str, ...], str]] = WeakKeyDictionary()
@@ -35,9 +36,10 @@ def legend_beside(ax: Any) -> None:
 
 
 def legend_above(ax: Any) -> None:
-    """Put a legend in one row above the axes, at the right, since the title is at the left."""
-    names = ax.get_legend_handles_labels()[1]
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=len(names), **_LEGEND)
+    """Put a legend above the axes, in rows of at most four, at the right, since the title is at the left."""
+    n = len(ax.get_legend_handles_labels()[1])
+    columns = -(-n // -(-n // _MAX_BESIDE))
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=columns, **_LEGEND)
 
 
 class Display(ABC):

@@ -217,4 +217,4 @@ def _show_powers(ax: Any, log10_value: FloatArray, alarm_line: float) -> None:
 
 
 def _power_of_ten(power: float) -> str:
-    return "10" + f"{power:.0f}".translate(_RAISED)
+    return "10" + f"{power:z.0f}".translate(_RAISED)
