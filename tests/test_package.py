@@ -5,10 +5,12 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import yaml
 
 import transcendent
 
@@ -146,6 +148,19 @@ assert sockets == ["socket.__new__"]  # the hook does hear
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_cited_is_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    for name in ("version", "license", "keywords"):
+        assert cited[name] == project[name]
+    assert cited["abstract"] == project["description"]
+    (paper,) = cited["references"]
+    section = (ROOT / "README.md").read_text().partition("## Cite")[2].partition("\n## ")[0]
+    assert f"version = {{{project['version']}}}" in section
+    assert paper["doi"] in section
+    assert paper["title"] in section.replace("{TRANSCEND}", "TRANSCEND")
 
 
 def readme_session():

@@ -10,6 +10,7 @@ import sys
 from html import unescape
 from inspect import get_annotations
 from pathlib import Path
+from types import UnionType
 
 import pytest
 
@@ -63,8 +64,9 @@ def public_names():
 
 
 def parameters(value):
-    """The parameters of a function or class; none of an error, which the package raises."""
-    if value in NEVER_CALLED or (isinstance(value, type) and issubclass(value, Exception)):
+    """The parameters of a function or class; none of a union, or of an error, which the package raises."""
+    is_called = not isinstance(value, UnionType) and value not in NEVER_CALLED
+    if not is_called or (isinstance(value, type) and issubclass(value, Exception)):
         return None
     return inspect.signature(value).parameters
 

@@ -1,5 +1,8 @@
 """What the command line says in words, Python says too: words are the objects they stand for."""
 
+import re
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -22,7 +25,7 @@ from transcendent import (
     save,
 )
 from transcendent.baselines import CPReject, ProbabilityThresholds
-from transcendent.errors import MeasureError
+from transcendent.errors import ArtifactError, MeasureError
 from transcendent.experiments.building import build_rejectors
 from transcendent.experiments.toml import TomlTable
 from transcendent.measures import (
@@ -39,7 +42,7 @@ from transcendent.measures import (
     drift_measure,
 )
 from transcendent.measures.names import find_measure, from_name
-from transcendent.metrics import F1, ErrorRate, Recall, RejectionRate
+from transcendent.metrics import F1, ErrorRate, MacroF1, Metric, Ratio, Recall, RejectionRate
 from transcendent.metrics.ratios import METRICS
 from transcendent.thresholds.base import parse_constraint
 from transcendent.thresholds.exact import resolve_search
@@ -68,7 +71,81 @@ def same(first, second):
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
+@dataclass(frozen=True, repr=False)
+class F2(Ratio):
+    position: int = 1
+
+    higher_is_better = True
+
+    def sums(self, kept, rejected, classes):
+        correct, actual, predicted = (
+            counts[..., self.position] for counts in (kept.correct, kept.actual, kept.predicted)
+        )
+        return 5 * correct, 4 * actual + predicted
+
+
+@dataclass(frozen=True, repr=False)
+class MissesAndAlarms(Metric):
+    """No ratio: a root of the mean square of two costs."""
+
+    missed: float = 5.0
+
+    higher_is_better = False
+
+    def value(self, kept, rejected, classes):
+        missed = kept.actual[..., 1] - kept.correct[..., 1]
+        alarms = kept.predicted[..., 1] - kept.correct[..., 1]
+        return np.hypot(self.missed * missed, alarms) / len(Y)
+
+
+class InFloats(Ratio):
+    higher_is_better = True
+
+    def sums(self, kept, rejected, classes):
+        return 0.5 * kept.correct.sum(axis=-1), kept.actual.sum(axis=-1)
+
+
+OWN = [F2(), F2(position=0), MissesAndAlarms(missed=2.5)]
+
+
 class TestSearches:
+    @pytest.mark.parametrize("kind", SEARCHING)
+    @pytest.mark.parametrize("metric", [F1(), F1(pos_label=0), MacroF1(), ErrorRate(of="rejected"), *OWN])
+    def test_a_metric_is_an_exact_search(self, kind, metric):
+        by_metric = SEARCHING[kind](search=metric).fit(X, Y)
+        by_search = SEARCHING[kind](search=ExactSearch(metric)).fit(X, Y)
+        assert thresholds(by_metric) == thresholds(by_search)
+        assert same(by_metric, by_search)
+        assert clone(by_metric).get_params()["search"] == metric
+        assert repr(metric) in repr(by_metric)
+
+    def test_a_metric_with_several_classes(self):
+        rows, labels = make_classification(600, n_classes=3, n_informative=4, flip_y=0.15, random_state=0)
+        metric = Recall(pos_label=2)
+        by_metric = WRAPPERS["ICE"](search=metric).fit(rows, labels)
+        by_search = WRAPPERS["ICE"](search=ExactSearch(metric)).fit(rows, labels)
+        assert thresholds(by_metric) == thresholds(by_search)
+        assert by_metric.result_.objective == metric
+        with pytest.raises(ValueError, match="F1 with 3 classes needs a pos_label"):
+            WRAPPERS["ICE"](search=F1()).fit(rows, labels)
+
+    def test_a_metric_when_thresholds_are_searched_again(self):
+        ice = WRAPPERS["ICE"]().fit(X, Y)
+        by_metric = thresholds(ice.rethreshold(F2()))
+        assert repr(ice.search_) == "ExactSearch(objective=F2())"
+        assert by_metric == thresholds(ice.rethreshold(ExactSearch(F2())))
+        assert ice.result_.certified
+
+    def test_in_words(self):
+        (_, rejects, *_) = WRAPPERS["ICE"](search=F1()).in_words(2)
+        assert rejects == WRAPPERS["ICE"](search="f1").in_words(2)[1]
+        (_, rejects, *_) = WRAPPERS["ICE"](search=MissesAndAlarms(2.0)).in_words(2)
+        assert "set for the lowest MissesAndAlarms(missed=2.0) of calibration objects" in rejects
+
+    def test_sums_that_prove_nothing_are_refused(self):
+        with pytest.raises(ValueError, match=r"InFloats\(\) must return integers with 0 <= numerator <= den"):
+            WRAPPERS["ICE"](search=InFloats()).fit(X, Y)
+
     @pytest.mark.parametrize("kind", SEARCHING)
     @pytest.mark.parametrize("word", ["f1", "precision", "accuracy", "macro_f1"])
     def test_the_name_of_an_objective_is_an_exact_search(self, kind, word):
@@ -126,8 +203,11 @@ class TestSearches:
                 InductiveEvaluator(DETECTOR, search=word).fit(X, Y)
         with pytest.raises(ValueError, match="there is no metric 'f2'; choose from accuracy, error, f1"):
             InductiveEvaluator(DETECTOR, search=ExactSearch("f2")).fit(X, Y)
-        with pytest.raises(ValueError, match="search must be a Search"):
-            resolve_search(None, 2)
+        for wrong in (None, F1, F1() >= 0.5):
+            with pytest.raises(
+                ValueError, match=r"must be a Search such as .*, a metric such as F1\(\) or its"
+            ):
+                resolve_search(wrong, 2)
 
 
 class TestMeasures:
@@ -198,6 +278,31 @@ def test_parameters_stay_words(tmp_path):
         assert same(loaded, fitted)
         refitted = clone(loaded).fit(X, Y)
         assert same(refitted, fitted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SEARCHING)
+@pytest.mark.parametrize("metric", [F1(pos_label=0), *OWN])
+def test_a_metric_is_saved_and_read(tmp_path, kind, metric):
+    fitted = SEARCHING[kind](search=metric).fit(X, Y)
+    save(fitted, tmp_path / "x.transcendent")
+    trusted = []
+    if metric in OWN:
+        with pytest.raises(ArtifactError, match=r"not trusted: .*If you trust them.* load it with") as caught:
+            load(tmp_path / "x.transcendent")
+        trusted = [f"{type(metric).__module__}.{type(metric).__name__}"]
+        assert re.search(re.escape(f"trusted={trusted!r}"), str(caught.value))
+    loaded = load(tmp_path / "x.transcendent", trusted=trusted)
+    assert loaded.search == metric
+    assert same(loaded, fitted)
+    assert thresholds(clone(loaded).fit(X, Y)) == thresholds(fitted)
+
+
+def test_a_metric_of_a_notebook_cannot_be_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(F2, "__module__", "__main__")
+    fitted = WRAPPERS["ICE"](search=F2()).fit(X, Y)
+    with pytest.raises(ArtifactError, match=r"F2 is defined in a notebook or script.*Move it to a module"):
+        save(fitted, tmp_path / "x.transcendent")
 
 
 def test_a_toml_file_and_python_give_the_same(tmp_path):

@@ -5,6 +5,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
 from scipy.stats import entropy
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -18,6 +19,7 @@ from transcendent import (
     RandomSearch,
 )
 from transcendent._utils.text import shorten
+from transcendent.baselines import ProbabilityThresholds
 from transcendent.errors import MissingExtraError
 from transcendent.metrics import F1, ErrorRate, area_under_time, errors_caught
 from transcendent.monitoring import DriftMonitor, HarmMonitor, covariate_shift
@@ -35,7 +37,7 @@ from transcendent.plots import (
     TradeOffDisplay,
 )
 from transcendent.plots.base import gaps, thin_labels
-from transcendent.temporal import backtest, compare, time_split
+from transcendent.temporal import RepeatedBacktest, backtest, compare, time_split
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -60,6 +62,7 @@ def stream(n_classes, *, n=3000, months=14, empty=(), seed=0):
     return X, np.array([f"class {c:02}" for c in y]), np.datetime64("2020-01") + month
 
 
+SERIES = ("kept", "all objects", "rejected")
 ALLOWED = ("few_positives", "class_windows")
 
 
@@ -75,6 +78,15 @@ def result(data):
         "CCE": CrossConformalEvaluator(LogisticRegression(), cv=5),
     }
     return backtest(rejectors, *data, train="2020-07", allow=ALLOWED, monitor=100)
+
+
+@pytest.fixture(scope="module")
+def repeated(data):
+    rejectors = {
+        "ICE": InductiveEvaluator(LogisticRegression()),
+        "probability": ProbabilityThresholds(LogisticRegression()),
+    }
+    return backtest(rejectors, *data, train="2020-07", allow=ALLOWED, random_state=[0, 1, 2])
 
 
 @pytest.fixture(scope="module")
@@ -318,6 +330,167 @@ def test_comparison_by_hand(result, many_classes):
     assert len(display.axes_) == 3
     assert "Gaps: undefined for CCE, ICE in 1 of 8 periods (2020-10)." in display.axes_[-1].get_xlabel()
     assert len(ComparisonDisplay.from_backtest(many_classes[0]).plot().axes_) == 2
+
+
+def drawn(ax):
+    """The values of each line, by its name in the legend."""
+    handles = zip(*ax.get_legend_handles_labels(), strict=True)
+    return {label: line.get_ydata() for line, label in handles if hasattr(line, "get_ydata")}
+
+
+def bands(ax):
+    """Lower and upper ends of each shaded band, by its colour, at every period where it is defined."""
+    found = {}
+    for area in ax.collections:
+        for path in area.get_paths() if type(area).__name__ == "FillBetweenPolyCollection" else ():
+            ends = found.setdefault(mpl.colors.to_hex(area.get_facecolor()[0]), {})
+            for x, y in path.vertices:
+                ends.setdefault(round(x), []).append(y)
+    return {
+        colour: {x: (min(ys), max(ys)) for x, ys in ends.items()} for colour, ends in found.items() if ends
+    }
+
+
+def test_a_list_of_rejectors_is_compared(result):
+    display = result.plot(["CCE", "ICE"], "error")
+    assert isinstance(display, ComparisonDisplay)
+    assert list(drawn(display.ax_)) == ["all objects", "CCE", "ICE"]
+    for name in ("CCE", "ICE"):
+        np.testing.assert_array_equal(drawn(display.ax_)[name], result.series(name, "error", "kept"))
+    assert bands(display.ax_) == {}
+    with pytest.raises(ValueError, match="no rejector 'TCE'"):
+        result.plot(["ICE", "TCE"])
+    with pytest.raises(ValueError, match="no rejector to draw: name at least one"):
+        result.plot([])
+
+
+def test_a_list_of_rejectors_with_bootstrap_intervals(result):
+    display = result.plot(["CCE", "ICE"], intervals=True)
+    assert "95% interval" in texts(display.ax_)
+    for i, name in enumerate(display.rejectors):
+        low, high, _ = result.intervals(name)
+        np.testing.assert_array_equal(display.interval[i], [low, high])
+
+
+def test_means_of_seeds_with_students_intervals(repeated):
+    display = repeated.plot()
+    assert isinstance(display, ComparisonDisplay)
+    assert texts(display.ax_) == ["all objects", "ICE", "probability", "95% interval"]
+    assert display.ax_.get_title(loc="left") == "mean of 3 seeds"
+    shaded = bands(display.ax_)
+    assert len(shaded) == 2
+    for i, (name, band) in enumerate(zip(repeated.results[0].answers, shaded.values(), strict=True)):
+        values = np.array([result.series(name, "f1", "kept") for result in repeated.results.values()])
+        rejected = [result.series(name, "share", "rejected") for result in repeated.results.values()]
+        np.testing.assert_allclose(drawn(display.ax_)[name], values.mean(axis=0))
+        np.testing.assert_allclose(display.axes_[1].lines[i].get_ydata(), np.mean(rejected, axis=0))
+        for period in np.flatnonzero(~np.isnan(values).any(axis=0)):
+            of_seeds = values[:, period]
+            expected = stats.t.interval(0.95, 2, loc=of_seeds.mean(), scale=stats.sem(of_seeds))
+            assert band[period] == pytest.approx(expected)
+        assert 3 not in band  # a period without objects
+    alone = repeated.plot("probability", "error")
+    assert alone.rejectors == ("probability",)
+    with pytest.raises(ValueError, match="no rejector 'TCE'"):
+        repeated.plot(["TCE"])
+
+
+def test_one_seed_has_no_interval(repeated):
+    one = RepeatedBacktest({1: repeated.results[1]}).plot()
+    assert one.interval is None
+    assert bands(one.ax_) == {}
+    assert one.ax_.get_title(loc="left") == ""
+    np.testing.assert_array_equal(one.kept[0], repeated.results[1].series("ICE"))
+
+
+def colours(ax):
+    return [line.get_color() for line in ax.lines]
+
+
+@pytest.mark.parametrize("metric", ["f1", "error"])
+def test_one_display_over_another(result, repeated, metric):
+    first = result.plot(["ICE"], metric)
+    limits = [ax.get_ylim() for ax in first.axes_]
+    second = repeated.results[2].plot(["ICE", "probability"], metric, ax=first.axes_)
+    assert second.axes_ == first.axes_
+    assert second.figure_.axes == list(first.axes_)
+    names = texts(first.ax_)
+    assert names == ["all objects", "ICE", "all objects (2)", "ICE (2)", "probability"]
+    values = drawn(first.ax_)
+    np.testing.assert_array_equal(values["ICE"], first.kept[0])
+    np.testing.assert_array_equal(values["ICE (2)"], second.kept[0])
+    np.testing.assert_array_equal(values["probability"], second.kept[1])
+    assert len(set(colours(first.ax_))) == 5
+    for i, values in enumerate((second.rejection_rate, second.positives_rejected), start=1):
+        ax = first.axes_[i]
+        assert colours(ax) == [colours(first.ax_)[at] for at in (1, 3, 4)]
+        np.testing.assert_array_equal([line.get_ydata() for line in ax.lines[1:]], values)
+    for before, ax in zip(limits, first.axes_, strict=True):
+        assert ax.get_ylim()[0] <= before[0]
+        assert ax.get_ylim()[1] >= max(before[1], np.nanmax([line.get_ydata() for line in ax.lines]))
+
+
+def test_the_names_of_both_are_before_series_that_both_have(result):
+    first = result.plot("ICE")
+    result.plot("CCE", ax=first.axes_)
+    assert texts(first.ax_) == [f"{name}: {word}" for name in ("ICE", "CCE") for word in SERIES]
+    assert first.ax_.get_title(loc="left") == "ICE, CCE"
+    assert len(set(colours(first.ax_))) == 6
+    third = result.plot("CCE", "error", ax=first.axes_)
+    assert texts(first.ax_)[-3:] == [f"CCE: {word} (2)" for word in SERIES]
+    assert third.ax_.get_ylabel() == "F1\nerror rate"
+
+
+def test_what_is_drawn_already_is_not_drawn_again(displays):
+    for display in displays:
+        first = display.plot()
+        series = [len(ax.lines) + len(ax.collections) + len(ax.patches) for ax in first.axes_]
+        words = [(ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) for ax in first.axes_]
+        limits = [(ax.get_xlim(), ax.get_ylim()) for ax in first.axes_]
+        legends = [texts(ax) for ax in first.axes_ if ax.get_legend()]
+        if type(display) in (AlphaAssessmentDisplay, DifferenceDisplay):
+            with pytest.raises(ValueError, match="cannot be drawn over others"):
+                replace(display).plot(first.axes_)
+            continue
+        again = replace(display).plot(first.axes_)
+        assert [len(ax.lines) + len(ax.collections) + len(ax.patches) for ax in again.axes_] == series
+        assert [texts(ax) for ax in again.axes_ if ax.get_legend()] == legends
+        assert [(ax.get_xlabel(), ax.get_ylabel(), ax.get_title(loc="left")) for ax in again.axes_] == words
+        assert [(ax.get_xlim(), ax.get_ylim()) for ax in again.axes_] == limits
+        assert len(again.figure_.legends) <= 1
+        again.figure_.savefig("/dev/null", format="png")
+
+
+def test_displays_of_one_panel_over_each_other(result, repeated):
+    first = RiskCoverageDisplay.from_backtest(result, ["ICE"]).plot()
+    second = RiskCoverageDisplay.from_backtest(repeated.results[2]).plot(first.ax_)
+    names = [text.partition("\n")[0] for text in texts(second.ax_)]
+    assert names == ["ICE", "as it rejects", "ICE (2)", "probability"]
+    curves = [line for line in second.ax_.lines if len(line.get_xdata()) == 100]
+    assert len({curve.get_color() for curve in curves}) == 3
+    np.testing.assert_array_equal(curves[1].get_ydata(), second.risk[0])
+
+
+def test_what_is_not_of_a_display_stays_as_it_is(result):
+    ax = plt.figure(layout="constrained").add_subplot()
+    ax.plot([0, 1], [0, 1], color="#0072B2", label="ICE")
+    display = RiskCoverageDisplay.from_backtest(result, ["ICE"]).plot(ax)
+    assert ax.lines[1].get_color() == ax.lines[0].get_color()
+    assert [text.partition("\n")[0] for text in texts(display.ax_)] == ["ICE", "ICE", "as it rejects"]
+
+
+def test_drawing_over_needs_the_same_panels_and_periods(result, repeated, data):
+    first = result.plot(["ICE"])
+    with pytest.raises(ValueError, match="RiskCoverageDisplay needs 1 axes, one for each panel, not 3"):
+        RiskCoverageDisplay.from_backtest(result).plot(first.axes_)
+    with pytest.raises(ValueError, match=r"PerformanceDisplay needs 2 axes.*pass the axes_ of a display"):
+        result.plot("ICE", ax=first.axes_)
+    later = backtest(InductiveEvaluator(LogisticRegression()), *data, train="2020-08", allow=ALLOWED)
+    with pytest.raises(ValueError, match="show 8 periods, 2020-07 to 2021-02, and not the 7 from 2020-08"):
+        later.plot(["InductiveEvaluator"], ax=first.axes_)
+    for ax in first.axes_:
+        ax.clear()
+    assert later.plot(["InductiveEvaluator"], ax=np.array(first.axes_)).axes_ == first.axes_
 
 
 def test_quorum_by_hand(result):

@@ -15,7 +15,7 @@ from transcendent.judging.pvalues import credibility_and_confidence, merge_ties,
 from transcendent.measures.margin import Margin
 from transcendent.measures.probability import Probability
 from transcendent.measures.second_opinion import SecondOpinion
-from transcendent.thresholds import Search
+from transcendent.thresholds import SearchLike
 from transcendent.thresholds.base import refuse_guaranteed_search
 from transcendent.thresholds.exact import resolve_search
 
@@ -65,7 +65,7 @@ class ProbabilityThresholds(CalibratedBaseline):
         estimator: BaseEstimator,
         *,
         judge: BaseEstimator | None = None,
-        search: Search | str = "auto",
+        search: SearchLike = "auto",
         calibration_size: float = 0.34,
         random_state: Any = None,
     ) -> None:

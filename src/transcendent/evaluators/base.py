@@ -47,7 +47,7 @@ from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import CodedAnswers, Detector
 from transcendent.measures.names import from_name
-from transcendent.thresholds import Search
+from transcendent.thresholds import Search, SearchLike
 from transcendent.thresholds.base import refuse_guaranteed_search
 from transcendent.thresholds.exact import resolve_search
 
@@ -70,7 +70,7 @@ class ConformalEvaluator(DetectorWrapper):
     """An evaluator with one detector and one judge, or with one of each per fold."""
 
     measure: Measure | Callable[[Any, Any], Any] | str
-    search: Search | str
+    search: SearchLike
     p_value: Form
     calibration_label: CalibrationLabel
     random_state: Any
@@ -152,7 +152,7 @@ class ConformalEvaluator(DetectorWrapper):
         codes, scores = detector.answer(X)
         return {"labels": self.classes_[codes], "scores": scores}
 
-    def rethreshold(self, search: Search | str) -> Self:
+    def rethreshold(self, search: SearchLike) -> Self:
         """Search new thresholds on the stored calibration objects; nothing is refitted.
 
         This also works after ``fit`` raised an `InfeasibleError`. A call that fails changes nothing.
@@ -213,7 +213,7 @@ class ConformalEvaluator(DetectorWrapper):
         measure = from_name(self.measure, self.random_state)
         return Training(self.estimator, measure, X, y, self.classes_, routed)
 
-    def _check_search(self, search: Search | str) -> None:
+    def _check_search(self, search: SearchLike) -> None:
         found = resolve_search(search, len(self.classes_))
         if not self.guarantees:
             refuse_guaranteed_search(found, self)
@@ -229,7 +229,7 @@ class ConformalEvaluator(DetectorWrapper):
     def _count_repeated(self) -> int:
         return sum(map(self.known_rows_.count_repeated, self.calibration_rows_))
 
-    def _calibrate(self, training: Training, folds: list[Fold], search: Search | str) -> None:
+    def _calibrate(self, training: Training, folds: list[Fold], search: SearchLike) -> None:
         """Give every detector a judge, calibrated on its answers about its calibration rows."""
         codes, detectors, judges = training.codes, [], []
         for detector, answer, rows in folds:

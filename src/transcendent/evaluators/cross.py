@@ -18,7 +18,7 @@ from transcendent.evaluators.training import Training
 from transcendent.judging.calibration import CalibrationLabel
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.measures.base import Measure
-from transcendent.thresholds import Search
+from transcendent.thresholds import SearchLike
 
 
 class CrossConformalEvaluator(LearningEvaluator):
@@ -70,7 +70,7 @@ class CrossConformalEvaluator(LearningEvaluator):
         estimator: BaseEstimator,
         *,
         measure: Measure | Callable[[Any, Any], Any] | str = "auto",
-        search: Search | str = "auto",
+        search: SearchLike = "auto",
         cv: Any = 10,
         quorum: int | None = None,
         p_value: Form = "paper",

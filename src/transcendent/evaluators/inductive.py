@@ -18,7 +18,7 @@ from transcendent.judging.pvalues import Form
 from transcendent.measures.auto import resolve_measure
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import needs_rows
-from transcendent.thresholds import Search
+from transcendent.thresholds import SearchLike
 
 
 class InductiveEvaluator(OneDetectorEvaluator):
@@ -33,8 +33,8 @@ class InductiveEvaluator(OneDetectorEvaluator):
         How strange an object looks for each class: a measure, its name (``"margin"``, ``"neighbour_ratio"``,
         ``"drift"``; seeded by ``random_state``), ``"auto"`` for the one that suits the detector, or a
         function ``(estimator, X) -> (n, classes)``.
-    search : Search or str
-        How thresholds are found: a search, or the name of an objective, such as ``"f1"`` for
+    search : Search, Metric or str
+        How thresholds are found: a search, or a metric or its name, such as ``F1()`` or ``"f1"`` for
         ``ExactSearch("f1")``: the best F1 of the kept objects with at most 15% rejected. ``"auto"`` is
         ``"f1"`` with two classes and ``"accuracy"`` with more.
     calibration_size : float
@@ -89,7 +89,7 @@ class InductiveEvaluator(OneDetectorEvaluator):
         estimator: BaseEstimator,
         *,
         measure: Measure | Callable[[Any, Any], Any] | str = "auto",
-        search: Search | str = "auto",
+        search: SearchLike = "auto",
         calibration_size: float = 0.34,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",

@@ -24,7 +24,7 @@ from transcendent.judging.pvalues import Form
 from transcendent.leave_one_out.registry import find_shortcut
 from transcendent.measures.base import Measure
 from transcendent.measures.detector import CodedAnswers, Detector
-from transcendent.thresholds import Search
+from transcendent.thresholds import SearchLike
 
 
 class TransductiveEvaluator(OneDetectorEvaluator):
@@ -78,7 +78,7 @@ class TransductiveEvaluator(OneDetectorEvaluator):
         estimator: BaseEstimator,
         *,
         measure: Measure | Callable[[Any, Any], Any] | str = "auto",
-        search: Search | str = "auto",
+        search: SearchLike = "auto",
         cv: Any = 10,
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",

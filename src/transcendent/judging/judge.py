@@ -23,7 +23,7 @@ from transcendent.judging.calibration import Calibration, CalibrationLabel, warn
 from transcendent.judging.doubt import kinds_of_doubt
 from transcendent.judging.pvalues import Form, credibility_and_confidence
 from transcendent.merging import Bag, Merging, check_absolute
-from transcendent.thresholds import Search
+from transcendent.thresholds import SearchLike
 from transcendent.thresholds.exact import resolve_search
 
 
@@ -65,7 +65,7 @@ class ScoreEvaluator(Rejector, BaseEstimator):
     def __init__(
         self,
         *,
-        search: Search | str = "auto",
+        search: SearchLike = "auto",
         p_value: Form = "paper",
         calibration_label: CalibrationLabel = "predicted",
         weights: Any = None,
@@ -193,7 +193,7 @@ class ScoreEvaluator(Rejector, BaseEstimator):
         """Return ``"nothing"``: there are no models."""
         return "nothing"
 
-    def rethreshold(self, search: Search | str) -> Self:
+    def rethreshold(self, search: SearchLike) -> Self:
         """Search new thresholds on the stored calibration objects.
 
         This also works after ``fit`` raised an `InfeasibleError`. A call that fails changes nothing.

@@ -10,8 +10,10 @@ from transcendent.metrics.ratios import (
     MacroF1,
     Metric,
     Precision,
+    Ratio,
     Recall,
     RejectionRate,
+    Tally,
 )
 from transcendent.metrics.time import AreaUnderTime, area_under_time
 
@@ -24,9 +26,11 @@ __all__ = [
     "MacroF1",
     "Metric",
     "Precision",
+    "Ratio",
     "Recall",
     "RejectionRate",
     "RiskCoverage",
+    "Tally",
     "area_under_time",
     "errors_caught",
     "performance",

@@ -32,7 +32,19 @@ Sums = tuple[AnyArray, AnyArray]
 
 @dataclass(frozen=True)
 class Tally:
-    """The margins of confusion matrices, each of shape (..., classes): all that the metrics need."""
+    """Counts of objects by class, one row per trial: all that metrics see of the kept or the rejected.
+
+    The last axis are the classes, so ``kept.actual[..., 1]`` counts the kept objects of the second class.
+
+    Attributes
+    ----------
+    correct : int array of shape (..., classes)
+        Objects of the class that are predicted as it.
+    actual : int array of shape (..., classes)
+        Objects whose true label is the class.
+    predicted : int array of shape (..., classes)
+        Objects that are predicted as the class.
+    """
 
     correct: IntArray
     actual: IntArray
@@ -52,7 +64,11 @@ class Tally:
 
 @dataclass(frozen=True, repr=False)
 class Metric(ABC):
-    """A number computed from the kept and the rejected objects; NaN where it is undefined."""
+    """A number computed from the kept and the rejected objects; NaN where it is undefined.
+
+    One of your own is a frozen dataclass with ``higher_is_better`` and ``value``. If it is one sum of counts
+    over another, derive it from `Ratio`: the exact search then proves its thresholds best.
+    """
 
     @property
     @abstractmethod
@@ -61,7 +77,10 @@ class Metric(ABC):
 
     @abstractmethod
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
-        """Return the metric, one value per trial."""
+        """Return the metric, one value per trial, from the counts of kept and rejected objects.
+
+        ``classes`` are all labels, in the order of the last axis of the counts.
+        """
 
     def __repr__(self) -> str:
         """Return the call that makes this metric, without the parameters at their defaults."""
@@ -77,11 +96,29 @@ class Metric(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Ratio(Metric):
-    """A metric that is one sum of counts over another, as the exact search needs."""
+    """A metric that is one sum of counts over another, as the exact search needs.
+
+    One of your own is a frozen dataclass with ``higher_is_better`` and ``sums``.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from transcendent import ExactSearch
+    >>> from transcendent.metrics import Ratio
+    >>> @dataclass(frozen=True, repr=False)
+    ... class F2(Ratio):
+    ...     higher_is_better = True
+    ...     def sums(self, kept, rejected, classes):
+    ...         return 5 * kept.correct[..., 1], 4 * kept.actual[..., 1] + kept.predicted[..., 1]
+    >>> y, labels = [0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 0]
+    >>> found = ExactSearch(F2(), max_rejection=0.2).find(y, labels, [.9, .8, .7, .1, .9, .8, .7, .2])
+    >>> found.objective, round(found.value, 3), found.certified
+    (F2(), 0.938, True)
+    """
 
     @abstractmethod
     def sums(self, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:
-        """Return numerator and denominator: linear in the counts, with 0 ≤ numerator ≤ denominator."""
+        """Return numerator and denominator: integers, linear in the counts, 0 ≤ numerator ≤ denominator."""
 
     def value(self, kept: Tally, rejected: Tally, classes: AnyArray) -> FloatArray:
         """Return numerator over denominator, NaN for 0/0."""

@@ -2,13 +2,15 @@
 
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray
 from transcendent._utils.extras import extra
+from transcendent.plots.overlay import Below, tell_apart
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 BLACK, BLUE, VERMILLION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
@@ -22,7 +24,22 @@ REJECTED = {"color": VERMILLION, "linestyle": ":", "linewidth": 1.2, "marker": "
 SMALL, LARGE = 8, 9
 
 _CHARACTERS_PER_INCH = 15
+_MAX_BESIDE = 4
 _LEGEND = {"fontsize": SMALL, "frameon": False}
+# The periods and the name of the display that each panel shows, the first if there are several.
+_SHOWN: WeakKeyDictionary[Any, tuple[tuple[str, ...], str]] = WeakKeyDictionary()
+
+
+def legend_beside(ax: Any) -> None:
+    """Put a legend to the right of the axes, where it covers nothing."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, **_LEGEND)
+
+
+def legend_above(ax: Any) -> None:
+    """Put a legend above the axes, in rows of at most four, at the right, since the title is at the left."""
+    n = len(ax.get_legend_handles_labels()[1])
+    columns = -(-n // -(-n // _MAX_BESIDE))
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=columns, **_LEGEND)
 
 
 class Display(ABC):
@@ -36,6 +53,9 @@ class Display(ABC):
     _size = (7.0, 3.2)
     _layout: tuple[tuple[str, ...], ...] = (("panel",),)  # names of panels, row by row
     _heights: tuple[float, ...] = (1.0,)
+    _legend: Callable[[Any], None] = staticmethod(legend_beside)
+    _name = ""  # put before the names of series if another display is on the same axes
+    _covers = False  # whether its marks would hide those of another display
 
     @property
     def ax_(self) -> Any:
@@ -47,21 +67,48 @@ class Display(ABC):
 
         Parameters
         ----------
-        ax : matplotlib Axes or None
-            Where to draw; by default a new figure. A display with several panels replaces ``ax``.
-            Legends are outside the axes: create the figure with ``layout="constrained"``, or save it
-            with ``bbox_inches="tight"``.
+        ax : matplotlib Axes, sequence of them or None
+            Where to draw; by default a new figure. A display with several panels replaces a single axes.
+            ``second.plot(first.axes_)`` draws over the panels of another display: in other colours, and
+            without what is there already. Legends are outside the axes: create the figure with
+            ``layout="constrained"``, or save it with ``bbox_inches="tight"``.
         """
-        self.axes_ = self._open(ax)
-        self.figure_ = self.ax_.figure.figure
-        self._draw(*self.axes_)
+        axes = self._open(ax)
+        below = [found for one in axes if (found := self._below(one))]
+        self.axes_, self.figure_ = axes, axes[0].figure.figure
+        self._draw(*axes)
+        tell_apart(below, COLOURS, self._name)
+        self._draw_legends(*axes)
         return self
 
     @abstractmethod
     def _draw(self, *axes: Any) -> None:
         """Draw onto the panels."""
 
+    def _draw_legends(self, *axes: Any) -> None:
+        for ax in axes:
+            if ax.get_legend_handles_labels()[1]:
+                self._legend(ax)
+
+    def _below(self, ax: Any) -> Below | None:
+        """Return what another display shows on a panel, if any; raise if it cannot be drawn over."""
+        own: tuple[str, ...] = getattr(self, "periods", ())
+        if ax not in _SHOWN or not ax.has_data():
+            _SHOWN[ax] = own, self._name
+            return None
+        if self._covers:
+            raise ValueError(f"a {type(self).__name__} cannot be drawn over others: give it axes of its own.")
+        shown, name = _SHOWN[ax]
+        if shown != own and shown and own:
+            raise ValueError(
+                f"the axes show {len(shown)} periods, {shown[0]} to {shown[-1]}, and not the {len(own)} from "
+                f"{own[0]} to {own[-1]}: draw over a display with the same periods."
+            )
+        return Below.of(ax, name)
+
     def _open(self, ax: Any) -> tuple[Any, ...]:
+        if isinstance(ax, Sequence | np.ndarray):
+            return self._check_number(tuple(np.ravel(ax)))
         if ax is None:
             place = extra("matplotlib.pyplot", "plots").figure(figsize=self._size, layout="constrained")
         elif sum(map(len, self._layout)) == 1:
@@ -75,6 +122,15 @@ class Display(ABC):
         layout = [list(row) for row in self._layout]
         return tuple(place.subplot_mosaic(layout, height_ratios=self._heights).values())
 
+    def _check_number(self, axes: tuple[Any, ...]) -> tuple[Any, ...]:
+        panels = len({name for row in self._layout for name in row})
+        if len(axes) != panels:
+            raise ValueError(
+                f"{type(self).__name__} needs {panels} axes, one for each panel, not {len(axes)}: pass the "
+                "axes_ of a display with as many panels, or none."
+            )
+        return axes
+
 
 def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
     """Set labels and title, a light grid, and a frame at the left and bottom only."""
@@ -87,19 +143,10 @@ def dress(ax: Any, *, x: str = "", y: str = "", title: str = "") -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def legend_beside(ax: Any) -> None:
-    """Put a legend to the right of the axes, where it covers nothing."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.02), borderaxespad=0.3, **_LEGEND)
-
-
-def legend_above(ax: Any) -> None:
-    """Put a legend in one row above the axes, at the right, since the title is at the left."""
-    names = ax.get_legend_handles_labels()[1]
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1, ncols=len(names), **_LEGEND)
-
-
 def legend_over(axes: Sequence[Any]) -> None:
     """Put one legend over several panels, with each name once."""
+    for earlier in list(axes[0].figure.legends):
+        earlier.remove()
     named = {label: line for ax in axes for line, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     axes[0].figure.legend(named.values(), named, loc="outside upper right", ncols=len(named), **_LEGEND)
 
@@ -135,6 +182,15 @@ def lone_points(values: FloatArray) -> IntArray:
     """Return positions of values with undefined neighbours, which a line without markers does not show."""
     defined = np.pad(~np.isnan(values), 1)
     return np.flatnonzero(defined[1:-1] & ~defined[:-2] & ~defined[2:])
+
+
+def shade(ax: Any, interval: FloatArray, colour: str, label: str | None = None) -> None:
+    """Shade (2, periods) intervals, also of periods whose neighbours are undefined."""
+    low, high = interval
+    style = {"color": colour, "alpha": 0.25}
+    ax.fill_between(np.arange(len(low)), low, high, **style, linewidth=0, label=label)
+    lone = lone_points(low)
+    ax.vlines(lone, low[lone], high[lone], **style, linewidth=5)
 
 
 def gaps(named: Mapping[str, FloatArray], periods: Sequence[str]) -> str:

@@ -61,6 +61,9 @@ class AlphaAssessmentDisplay(Display):
     counts: IntArray
     label_conditional: bool
 
+    _legend = staticmethod(base.legend_above)
+    _covers = True
+
     @classmethod
     def from_calibration(cls, calibration: Calibration, *, label_conditional: bool = True) -> Self:
         """Compute the quantiles from the ``calibration_`` of an evaluator, or of one of its ``judges_``.
@@ -101,7 +104,6 @@ class AlphaAssessmentDisplay(Display):
         ax.grid(visible=False, axis="x")
         ax.tick_params(axis="x", length=0)
         ax.tick_params(axis="x", which="minor", pad=16, length=0)
-        base.legend_above(ax)
 
     def _note(self) -> str:
         notes = ["Boxes hold the middle half, whiskers the middle 90%."]
@@ -202,13 +204,12 @@ class TradeOffDisplay(Display):
         style = {"color": base.VERMILLION, "markersize": 7, "markeredgecolor": base.BLACK, "zorder": 3}
         ax.plot(self.chosen_rejection_rate, self.chosen_value, "D", label=first, **style)
         for line in others:
-            ax.plot([], [], " ", label=line)
+            ax.plot([], [], " ", label=line, color=base.VERMILLION)
         ax.set_xlim(-0.01, max(_MAX_REJECTED, self.chosen_rejection_rate) + 0.01)
         missing = int(np.isnan(self.values).sum())
         note = f"Undefined, and not drawn, at {missing} of {len(self.limits)} limits." if missing else ""
         label = base.with_note(ax, "share rejected", note)
         base.dress(ax, x=label, y=self.metric, title="on calibration objects")
-        base.legend_beside(ax)
 
     def _legend_lines(self) -> list[str]:
         """Return the lines of the legend on the evaluator's own thresholds."""

@@ -1,7 +1,7 @@
 """Display of several rejectors over time in one figure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,10 @@ from transcendent._utils.text import shorten
 from transcendent.plots import base
 from transcendent.plots.base import Display
 from transcendent.plots.performance import METRIC_WORDS, PerformanceDisplay
+from transcendent.temporal.repeated import RepeatedBacktest, mean_and_half
 from transcendent.temporal.result import Backtest
+
+_GREY = "0.6"
 
 
 @dataclass(eq=False)
@@ -34,6 +37,10 @@ class ComparisonDisplay(Display):
         The positive class; None if there is none, or if there are more than four classes.
     positives_rejected : array of shape (rejectors, periods)
         Share of the positive class that is rejected; empty without one.
+    interval : array of shape (rejectors, 2, periods) or None
+        Bounds of the 95% interval of ``kept``: over seeds, or a bootstrap's.
+    seeds : int
+        Number of seeds whose means are shown.
 
     Examples
     --------
@@ -57,6 +64,8 @@ class ComparisonDisplay(Display):
     baseline: FloatArray
     positive: Any
     positives_rejected: FloatArray
+    interval: FloatArray | None = None
+    seeds: int = 1
 
     def __post_init__(self) -> None:
         panels = 2 if self.positive is None else 3
@@ -66,13 +75,43 @@ class ComparisonDisplay(Display):
 
     @classmethod
     def from_backtest(
-        cls, result: Backtest, rejectors: Sequence[str] | None = None, metric: str = "f1"
+        cls,
+        result: Backtest,
+        rejectors: Sequence[str] | None = None,
+        metric: str = "f1",
+        *,
+        intervals: bool = False,
     ) -> Self:
-        """Take a metric of the named rejectors, or of all, from a backtest."""
-        names = result.answers if rejectors is None else rejectors
-        return cls.of(
-            [PerformanceDisplay.from_backtest(result, name, metric) for name in names], result.positive
-        )
+        """Take a metric of the named rejectors, or of all, from a backtest.
+
+        ``intervals`` adds bootstrap intervals for the kept.
+        """
+        names = tuple(result.answers if rejectors is None else rejectors)
+        if not names:
+            raise ValueError("there is no rejector to draw: name at least one.")
+        each = [PerformanceDisplay.from_backtest(result, name, metric, intervals=intervals) for name in names]
+        whole = cls.of(each, result.positive)
+        return replace(whole, interval=np.array([one.interval for one in each]) if intervals else None)
+
+    @classmethod
+    def from_repeated(
+        cls, repeated: RepeatedBacktest, rejectors: Sequence[str] | None = None, metric: str = "f1"
+    ) -> Self:
+        """Take means over the seeds, and the 95% intervals of those of the kept (Student's t).
+
+        A mean is NaN where the metric is undefined for a seed. With one seed there are no intervals.
+        """
+        each = [cls.from_backtest(result, rejectors, metric) for result in repeated.results.values()]
+        kept = np.stack([one.kept for one in each], axis=-1)
+        interval = None
+        if len(each) > 1:
+            mean, half = mean_and_half(kept)
+            interval = np.stack([mean - half, mean + half], axis=1)
+        means = {
+            name: np.mean([getattr(one, name) for one in each], axis=0)
+            for name in ("kept", "rejection_rate", "baseline", "positives_rejected")
+        }
+        return replace(each[0], **means, interval=interval, seeds=len(each))
 
     @classmethod
     def of(cls, displays: Sequence[PerformanceDisplay], positive: int | None) -> Self:
@@ -95,6 +134,9 @@ class ComparisonDisplay(Display):
         at = np.arange(len(self.periods))
         upper.plot(at, self.baseline, "--", color=base.BLACK, linewidth=1.1, label="all objects")
         panels = zip(axes, (self.kept, self.rejection_rate, self.positives_rejected), strict=False)
+        if self.interval is not None:
+            for i, bounds in enumerate(self.interval):
+                base.shade(upper, bounds, base.COLOURS[i % len(base.COLOURS)])
         for ax, values in panels:
             for i, name in enumerate(self.rejectors):
                 colour, line = base.COLOURS[i % len(base.COLOURS)], base.LINES[i % len(base.LINES)]
@@ -102,13 +144,15 @@ class ComparisonDisplay(Display):
                 label = shorten(name, 24) if ax is upper else None
                 ax.plot(at, values[i], line, color=colour, linewidth=1.3, label=label, **marker)
             base.show_periods(ax, self.periods)
-        base.dress(upper, y=f"{METRIC_WORDS.get(self.metric, self.metric)}\nof the kept")
+        if self.interval is not None:
+            base.shade(upper, np.empty((2, 0)), _GREY, label="95% interval")
+        title = f"mean of {self.seeds} seeds" if self.seeds > 1 else ""
+        base.dress(upper, y=f"{METRIC_WORDS.get(self.metric, self.metric)}\nof the kept", title=title)
         rejected = ("share\nrejected", f"of class\n{shorten(self.positive, 10)}")
         for ax, words in zip(shares, rejected, strict=False):
-            ax.set_ylim(bottom=0)
+            ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
             base.dress(ax, y=words)
         for ax in axes[:-1]:
             ax.tick_params(labelbottom=False)
         note = base.gaps(dict(zip(self.rejectors, self.kept, strict=True)), self.periods)
         axes[-1].set_xlabel(base.with_note(axes[-1], "period", note))
-        base.legend_beside(upper)

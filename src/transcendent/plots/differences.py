@@ -55,6 +55,8 @@ class DifferenceDisplay(Display):
     low: FloatArray
     high: FloatArray
 
+    _covers = True
+
     @classmethod
     def from_comparisons(cls, comparisons: Mapping[str, Comparison]) -> Self:
         """Take named comparisons; they must have the same metrics."""

@@ -73,6 +73,8 @@ class MonitorDisplay(Display):
     high: FloatArray
     promised: float
 
+    _legend = staticmethod(base.legend_above)
+
     def __post_init__(self) -> None:
         panels = 3 if len(self.labels) else 2  # the error is known only after an audit
         self._layout = (("evidence",), ("rejected",), ("error",))[:panels]
@@ -107,7 +109,8 @@ class MonitorDisplay(Display):
         evidence, rejected, *error = axes
         self._draw_evidence(evidence)
         self._draw_rejected(rejected)
-        rejected.sharex(evidence)
+        if not rejected.get_shared_x_axes().joined(rejected, evidence):
+            rejected.sharex(evidence)
         rejected.xaxis.set_major_formatter("{x:,.0f}")
         evidence.tick_params(labelbottom=False)
         if error:
@@ -122,7 +125,6 @@ class MonitorDisplay(Display):
             ax.axvline(self.alarm_at, color=base.VERMILLION, linewidth=1)
         _show_powers(ax, self.log10_value, self.alarm_line)
         base.dress(ax, y="evidence of drift")
-        base.legend_above(ax)
 
     def _draw_rejected(self, ax: Any) -> None:
         ax.step(self.rejected_until, self.rejection_rate, where="pre", color=base.BLUE, label="rejected")
@@ -130,7 +132,6 @@ class MonitorDisplay(Display):
         ax.axhline(self.expected, **_LIMIT, label="most it explains")
         ax.set_ylim(0, min(1.03, 1.15 * max(self.rejection_rate.max(), self.expected)))
         base.dress(ax, x="objects", y="below thresholds" if self.watches_budget else "share rejected")
-        base.legend_above(ax)
 
     def _draw_error(self, ax: Any) -> None:
         ax.fill_between(self.labels, self.low, self.high, color=base.BLUE, alpha=0.2, linewidth=0)
@@ -139,7 +140,6 @@ class MonitorDisplay(Display):
         ax.set_ylim(0, min(1.03, 1.3 * max(self.high[len(self.high) // 10 :].max(), self.promised)))
         ax.xaxis.set_major_formatter("{x:,.0f}")
         base.dress(ax, x="audited answers", y="error")
-        base.legend_above(ax)
 
 
 @dataclass(eq=False)
@@ -174,6 +174,7 @@ class EvidenceDisplay(Display):
     alarm_line: float
 
     _size = (7.0, 2.8)
+    _legend = staticmethod(base.legend_above)
 
     @classmethod
     def from_backtest(cls, result: Backtest) -> Self:
@@ -200,7 +201,6 @@ class EvidenceDisplay(Display):
         _show_powers(ax, self.log10_value, self.alarm_line)
         base.show_periods(ax, self.periods)
         base.dress(ax, y="evidence of drift")
-        base.legend_above(ax)
 
 
 def _highest(alarm_line: float) -> float:
@@ -217,4 +217,4 @@ def _show_powers(ax: Any, log10_value: FloatArray, alarm_line: float) -> None:
 
 
 def _power_of_ten(power: float) -> str:
-    return "10" + f"{power:.0f}".translate(_RAISED)
+    return "10" + f"{power:z.0f}".translate(_RAISED)

@@ -73,6 +73,10 @@ class PerformanceDisplay(Display):
     _layout = (("metric",), ("rejections",))
     _heights = (2.2, 1.0)
 
+    @property
+    def _name(self) -> str:  # type: ignore[override]
+        return self.rejector
+
     @classmethod
     def from_backtest(
         cls, result: Backtest, rejector: str, metric: str = "f1", *, intervals: bool = False
@@ -117,10 +121,7 @@ class PerformanceDisplay(Display):
             upper.plot(lone, self.baseline[lone], "_", color=base.BLACK, markersize=7)
         upper.plot(at, self.rejected, label="rejected", **base.REJECTED)
         if self.interval is not None:
-            shade = {"color": base.BLUE, "alpha": 0.25}
-            upper.fill_between(at, *self.interval, **shade, linewidth=0, label="95% interval")
-            lone = base.lone_points(self.interval[0])
-            upper.vlines(lone, *self.interval[:, lone], **shade, linewidth=5)
+            base.shade(upper, self.interval, base.BLUE, label="95% interval")
         self._draw_bars(lower)
         of_classes = {
             f"true class {shorten(c)}": rates
@@ -136,6 +137,5 @@ class PerformanceDisplay(Display):
         base.dress(lower, y="share\nrejected")
         lower.set_xlabel(base.with_note(lower, "period", base.gaps(series, self.periods)))
         for ax in axes:
-            base.legend_beside(ax)
             base.show_periods(ax, self.periods)
         upper.tick_params(labelbottom=False)

@@ -56,6 +56,10 @@ class QuorumDisplay(Display):
 
     _layout = (("f1", "precision", "recall", "rejection rate"),)
 
+    @property
+    def _name(self) -> str:  # type: ignore[override]
+        return self.rejector
+
     @classmethod
     def from_backtest(cls, result: Backtest, rejector: str, *, folds: int | None = None) -> Self:
         """Count the votes of one evaluator of a backtest for every quorum.
@@ -98,10 +102,13 @@ class QuorumDisplay(Display):
             base.show_shares(ax)
             ax.label_outer()
         axes[0].set_ylabel("area under time")
-        base.legend_over(axes)
         place = axes[0].figure
         label = base.with_note(place, f"quorum: folds of {self.rejector} that must agree", self._note())
-        place.supxlabel(label, fontsize=base.LARGE)
+        lines = dict.fromkeys([*place.get_supxlabel().splitlines(), *label.splitlines()])
+        place.supxlabel("\n".join(lines), fontsize=base.LARGE)
+
+    def _draw_legends(self, *axes: Any) -> None:
+        base.legend_over(axes)
 
     def _note(self) -> str:
         worst = float(self.undefined.max())

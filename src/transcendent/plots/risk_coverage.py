@@ -9,7 +9,7 @@ import numpy as np
 from transcendent._utils.arrays import FloatArray
 from transcendent._utils.text import shorten
 from transcendent.metrics.ranking import RiskCoverage
-from transcendent.plots.base import BLACK, COLOURS, LINES, MARKERS, Display, dress, legend_beside, with_note
+from transcendent.plots.base import BLACK, COLOURS, LINES, MARKERS, Display, dress, with_note
 from transcendent.temporal.result import Backtest
 
 CHOSEN = {"fillstyle": "none", "markeredgewidth": 1.8, "markersize": 10, "zorder": 3}
@@ -88,7 +88,6 @@ class RiskCoverageDisplay(Display):
         ax.set_ylim(bottom=0)
         coverage = with_note(ax, "coverage: share of every period that is kept", self._note())
         dress(ax, x=coverage, y="error rate of the kept")
-        legend_beside(ax)
 
     def _note(self) -> str:
         names = [name for name, risk in zip(self.rejectors, self.chosen_risk, strict=True) if np.isnan(risk)]

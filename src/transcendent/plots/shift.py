@@ -109,6 +109,8 @@ class CovariateShiftDisplay(Display):
         panels[0].set_ylabel("share of rows\nwith the feature")
         for ax in panels:
             ax.label_outer()
+
+    def _draw_legends(self, *axes: Any) -> None:
         base.legend_over(axes)
 
     def _draw_divergence(self, ax: Any) -> None:

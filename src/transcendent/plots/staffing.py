@@ -106,7 +106,6 @@ class StaffingDisplay(Display):
         base.show_shares(ax)
         ax.xaxis.set_major_formatter(self._tick)
         base.dress(ax, x=f"objects looked at a {self.unit}, and the time for it", y="errors caught")
-        base.legend_beside(ax)
 
     def _tick(self, looks: float, _: Any) -> str:
         minutes = looks * self.minutes

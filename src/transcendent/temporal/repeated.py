@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from transcendent._utils.arrays import AnyArray, FloatArray, chunks
+from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import WIDTH, shorten, some, visible
 from transcendent.temporal.result import Backtest, as_frame, headline, shown_groups
@@ -70,6 +71,22 @@ class RepeatedBacktest:
     def to_latex(self) -> str:
         """Return means and intervals as a LaTeX table, which needs the package booktabs."""
         return self._listing(list(self._first.answers)).as_latex()
+
+    def plot(self, rejectors: Sequence[str] | None = None, metric: str = "f1", *, ax: Any = None) -> Any:
+        """Draw means over the seeds and their 95% intervals over time; return the `ComparisonDisplay`.
+
+        Parameters
+        ----------
+        rejectors : list of str or None
+            The rejectors; by default all.
+        metric : str
+            One of the columns of a backtest's ``table``.
+        ax : matplotlib Axes, sequence of them or None
+            Where to draw; by default a new figure. The ``axes_`` of another display: over it.
+        """
+        display = extra("transcendent.plots", "plots").ComparisonDisplay
+        names = [rejectors] if isinstance(rejectors, str) else rejectors
+        return display.from_repeated(self, names, metric).plot(ax)
 
     @classmethod
     def load(cls, folder: Any) -> Self:

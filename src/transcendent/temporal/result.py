@@ -3,7 +3,7 @@
 import io
 import json
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -327,23 +327,29 @@ class Backtest:
         return self._listing().as_latex()
 
     def plot(
-        self, rejector: str | None = None, metric: str = "f1", *, intervals: bool = False, ax: Any = None
+        self,
+        rejector: str | Sequence[str] | None = None,
+        metric: str = "f1",
+        *,
+        intervals: bool = False,
+        ax: Any = None,
     ) -> Any:
         """Draw a metric and the rejections over time; return the `PerformanceDisplay`.
 
         Parameters
         ----------
-        rejector : str or None
-            The rejector; by default the first one.
+        rejector : str, list of str or None
+            The rejector; by default the first one. A list gives the `ComparisonDisplay` of these.
         metric : str
             One of the columns of ``table``.
         intervals : bool
             Draw the 95% bootstrap interval of the kept objects' metric.
-        ax : matplotlib Axes or None
-            Where to draw; by default a new figure.
+        ax : matplotlib Axes, sequence of them or None
+            Where to draw; by default a new figure. The ``axes_`` of another display: over it.
         """
-        display = extra("transcendent.plots", "plots").PerformanceDisplay
+        plots = extra("transcendent.plots", "plots")
         name = next(iter(self.answers)) if rejector is None else rejector
+        display = plots.PerformanceDisplay if isinstance(name, str) else plots.ComparisonDisplay
         return display.from_backtest(self, name, metric, intervals=intervals).plot(ax)
 
     def __repr__(self) -> str:

@@ -284,6 +284,10 @@ class Search(BaseEstimator, ABC):
         """Search thresholds, given positions in ``classes`` and (n, 1 or 2) values."""
 
 
+SearchLike = Search | Metric | str
+"""A search, a metric to optimise by the exact search, or its name; ``"auto"`` is F1 or accuracy."""
+
+
 class ConstrainedSearch(Search):
     """A search with an objective, a limit on rejections and further constraints."""
 

@@ -21,12 +21,22 @@ import numpy as np
 
 from transcendent._utils.arrays import AnyArray, FloatArray, chunks
 from transcendent._utils.text import suggestion
-from transcendent.metrics.ratios import METRICS, Accuracy, Constraint, Metric, Ratio, Tally, resolve_metric
+from transcendent.metrics.ratios import (
+    METRICS,
+    Accuracy,
+    Constraint,
+    Metric,
+    Ratio,
+    Sums,
+    Tally,
+    resolve_metric,
+)
 from transcendent.thresholds.base import (
     Codes,
     ConstrainedSearch,
     Incumbent,
     Search,
+    SearchLike,
     SearchResult,
     ThresholdProblem,
     infeasible,
@@ -87,13 +97,15 @@ class ExactSearch(ConstrainedSearch):
         return _climb(problem, start.credibility_thresholds + start.confidence_thresholds)
 
 
-def resolve_search(search: Search | str, n_classes: int) -> Search:
-    """Return the search itself, or the exact one for an objective's name; ``"auto"`` is F1 or accuracy."""
+def resolve_search(search: SearchLike, n_classes: int) -> Search:
+    """Return the search itself, or the exact one for a metric or its name; ``"auto"`` is F1 or accuracy."""
     if isinstance(search, Search):
         return search
+    if isinstance(search, Metric):
+        return ExactSearch(search)
     if not isinstance(search, str):
         raise ValueError(
-            "search must be a Search such as ExactSearch('f1'), the name of an objective such as 'f1', or "
+            "search must be a Search such as ExactSearch('f1'), a metric such as F1() or its name 'f1', or "
             f"'auto', not {search!r}."
         )
     if search == "auto":
@@ -274,12 +286,23 @@ def _terms(problem: ThresholdProblem, objective: Ratio, maximise: bool, constrai
     tallies = [_class_tallies(counts, c) for c in range(counts.n_classes)]
     numerators, denominators = [], []
     for kept, rejected in tallies:
-        n, d = objective.sums(kept, rejected, problem.classes)
+        n, d = _sums(objective, kept, rejected, problem.classes)
         numerators.append(n if maximise else d - n)
         denominators.append(d)
     needs = [_need(constraint, tallies, problem.classes) for constraint in constraints]
     monotone = [all(bool(np.all(column[1:] <= column[:-1])) for column in need) for need in needs]
     return _Terms(numerators, denominators, needs, monotone, [kept.actual.sum(axis=1) for kept, _ in tallies])
+
+
+def _sums(ratio: Ratio, kept: Tally, rejected: Tally, classes: AnyArray) -> Sums:
+    """Return numerators and denominators of a ratio; refuse those for which the search proves nothing."""
+    n, d = (np.asarray(each) for each in ratio.sums(kept, rejected, classes))
+    if n.dtype.kind not in "iu" or d.dtype.kind not in "iu" or (n < 0).any() or (n > d).any():
+        raise ValueError(
+            f"sums() of {ratio} must return integers with 0 <= numerator <= denominator: multiply both, or "
+            "derive it from Metric instead of Ratio."
+        )
+    return n, d
 
 
 def _class_tallies(counts: LevelCounts, c: int) -> tuple[Tally, Tally]:
@@ -304,7 +327,7 @@ def _need(constraint: Constraint, tallies: list[tuple[Tally, Tally]], classes: A
         raise ValueError(f"ExactSearch cannot constrain {constraint.metric}; use RandomSearch.")
     need = []
     for kept, rejected in tallies:
-        n, d = constraint.metric.sums(kept, rejected, classes)
+        n, d = _sums(constraint.metric, kept, rejected, classes)
         need.append((len(classes) + 1) * constraint.slack(n, d) + (d > 0))
     return need
 
