@@ -209,7 +209,7 @@ def decide(here: Rehearsal) -> str:
 def label(here: Rehearsal) -> str:
     with here.client("ann") as ann:
         before = ann.counts()
-        items = ann.claim(20)["items"]
+        items = ann.claim(max(1, before["waiting"] // 2))["items"]
         for item in items:
             ann.resolve(item["id"], "malware", note="rehearsed")
         after = ann.counts()
@@ -229,6 +229,7 @@ def use_pages(here: Rehearsal) -> str:
     name = f"__Host-session-{here.proxy.address.rpartition(':')[2]}"
     require(found == [name, True, True, "Strict"], f"the cookie is {found}")
     waiting, shown, labels = numbers(carl.page, carl.address)
+    require(waiting > 3, f"{waiting} wait, too few to label: pass more --objects")
     while len(carl.confirmed) < 3:
         require(carl.label(), f"the desk answers: {carl.met}")
     after = numbers(carl.page, carl.address)
