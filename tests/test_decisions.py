@@ -184,6 +184,23 @@ class TestBudget:
         tied = after.credibility == limit
         assert after.confidence[tied & after.rejected].max() < after.confidence[tied & after.accepted].min()
 
+    @pytest.mark.parametrize("rate", [0.05, 0.15, 0.5, 0.9])
+    @pytest.mark.parametrize("sizes", [(40, 0), (39, 1), (30, 10), (200, 13)])
+    def test_by_class_every_label_gives_its_share_the_least_credible_first(self, rate, sizes):
+        rng = np.random.default_rng(1)
+        labels = rng.permutation(np.repeat([0, 1], sizes))
+        before = replace(self.many(len(labels)), labels=labels)
+        after = before.within_budget(rate, by_class=True)
+        assert after.rejected.sum() == round(rate * len(labels))
+        for label in np.unique(labels):
+            own = np.flatnonzero(labels == label)
+            n = int(after.rejected[own].sum())
+            assert abs(n - rate * len(own)) <= 1
+            order = own[np.lexsort((before.confidence[own], before.credibility[own]))]
+            np.testing.assert_array_equal(after.rejected[order], np.arange(len(own)) < n)
+        held = RejectionBudget(None, rate=rate, by_class=True).within_budget(before)
+        np.testing.assert_array_equal(held.rejected, after.rejected)
+
     def test_by_confidence(self):
         after = replace(self.many(), ranked_by="confidence").within_budget(count=5)
         assert after.confidence[after.rejected].max() < after.confidence[after.accepted].min()

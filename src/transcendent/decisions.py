@@ -135,7 +135,9 @@ class Decisions:
         """Share of the objects that were rejected; NaN when there are none."""
         return float(np.mean(self.rejected)) if len(self) else float("nan")
 
-    def within_budget(self, rate: float | None = None, *, count: int | None = None) -> Self:
+    def within_budget(
+        self, rate: float | None = None, *, count: int | None = None, by_class: bool = False
+    ) -> Self:
         """Return the same answers with a fixed number rejected, the least trusted first.
 
         The objects compete with each other, so pass all of them at once. Ties are broken by the other of
@@ -148,11 +150,17 @@ class Decisions:
             Share of the objects to reject, rounded to a whole number (halves to the even one).
         count : int or None
             Number of objects to reject, instead of a share; fewer than there are objects.
+        by_class : bool
+            Objects compete with those of the same label only: of each predicted class the same share is
+            rejected, but for rounding. A large budget then cannot take nearly all answers of a rare class.
         """
         check_budget(rate, count)
         n = budget_of(len(self), rate, count)
+        order = np.lexsort((self.second_ranking, self.ranking))
+        if by_class:
+            order = order[_dealt(self.labels[order])]
         accepted = np.ones(len(self), dtype=bool)
-        accepted[np.lexsort((self.second_ranking, self.ranking))[:n]] = False
+        accepted[order[:n]] = False
         return replace(self, accepted=accepted)
 
     def summary(self) -> list[tuple[Any, int, int, int]]:
@@ -458,6 +466,15 @@ def _listing(summary: Summary, last_column: str) -> tuple[Listing, list[str]]:
     ]
     notes = [f"… and {hidden} more classes"] if hidden > 0 else []
     return Listing(("predicted", "objects", "accepted", "rejected", last_column), cells), notes
+
+
+def _dealt(labels: AnyArray) -> IntArray:
+    """Return an order in which every beginning has about the same share of each label, in its order."""
+    _, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    by_code = np.argsort(codes, kind="stable")
+    place = np.empty(len(codes))
+    place[by_code] = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.argsort((place + 0.5) / sizes[codes], kind="stable")
 
 
 def check_budget(rate: float | None, count: int | None) -> None:
