@@ -14,6 +14,7 @@ from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.events import MAX_EVENTS, Cursor, Events
 from transcendent.gate.explanations import Explanations
 from transcendent.gate.export import ColumnsDifferError, export_labelled
+from transcendent.gate.hosts import host_in
 from transcendent.gate.metrics import CONTENT_TYPE
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
@@ -94,6 +95,11 @@ The paths from ``/`` on are pages, for browsers with a session; the others are f
 _ANYONE = Caller("anyone", "client")
 
 
+def host_of(request: Request) -> str:
+    """Return the host that a request is for, or nothing: ``request.url`` would guess one."""
+    return host_in(request.headers.get("host", "")) or ""
+
+
 async def authorise(request: Request) -> Caller:
     """Return the caller of a request if the route's rule allows it; raise otherwise."""
     allowed = RULES.get((request.method, request.scope["route"].path_format), frozenset())
@@ -110,7 +116,7 @@ async def _caller(request: Request) -> Caller:
     tokens: Tokens | None = request.app.state.tokens
     if tokens is None:
         # A web page could otherwise send requests through a user's browser, as an operator.
-        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
+        if "origin" in request.headers or not is_loopback(host_of(request)):
             raise HTTPException(403, "a gate without tokens answers only programs on this machine.")
         return Caller("local", "operator")
     scheme, _, token = request.headers.get("authorization", "").partition(" ")

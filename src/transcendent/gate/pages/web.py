@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from transcendent.gate.access import BadTokenError, Caller, Tokens, token_id
 from transcendent.gate.pages.sessions import SIGNED_IN, LinkError, Sessions, csrf_of
 from transcendent.gate.pages.shown import FILTERS
-from transcendent.gate.routes import ANALYSTS, RULES
+from transcendent.gate.routes import ANALYSTS, RULES, host_of
 from transcendent.gate.settings import is_loopback
 
 _HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def origin_of(request: Request) -> str:
     if public is not None:
         return public
     host = request.headers.get("host", "")  # browsers always send it
-    if not host or not is_loopback(request.url.hostname or ""):
+    if not host or not is_loopback(host_of(request)):
         raise HTTPException(403, "pages are shown on this machine only: set public_url for others.")
     return f"http://{host}".lower()
 
