@@ -119,10 +119,25 @@ async def _caller(request: Request) -> Caller:
         if "origin" in request.headers or not is_loopback(host_of(request)):
             raise HTTPException(403, "a gate without tokens answers only programs on this machine.")
         return Caller("local", "operator")
+    _check_site(request)
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise BadTokenError("a token is needed: send the header Authorization: Bearer tg_...")
     return await tokens.caller(token)
+
+
+def _check_site(request: Request) -> None:
+    """Raise if a page of another site sent what changes something: a proxy may add the token to all requests.
+
+    Browsers say where a request comes from; programs say nothing.
+    """
+    if request.method == "GET":
+        return
+    host = request.headers.get("host", "").lower()
+    own = (request.app.state.settings.public_url, f"http://{host}", f"https://{host}")
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if site in ("cross-site", "same-site") or (origin is not None and origin not in own):
+        raise HTTPException(403, "the request was sent from a page of another site.")
 
 
 Who = Annotated[Caller, Depends(authorise)]
