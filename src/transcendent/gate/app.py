@@ -222,6 +222,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         webhook.close()
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
+    app.state.readiness.close()
+    metrics.close()
     await run_in_threadpool(service.close)
     await run_in_threadpool(shadows.close)
     for flush in (minutes.flush, days.flush, comparisons.flush):

@@ -185,18 +185,18 @@ async def healthz(request: Request) -> Any:
 
 
 @router.get("/readyz", response_model=wire.Health)
-def readyz(request: Request) -> Any:
+async def readyz(request: Request) -> Any:
     """Check that objects can be decided and stored."""
     readiness: Readiness = request.app.state.readiness
-    if found := readiness.problem():
+    if found := await readiness.check():
         raise HTTPException(503, found)
     return {"status": "ready"}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(request: Request, _: Who) -> Response:
+async def metrics(request: Request, _: Who) -> Response:
     """Return the metrics of this process for Prometheus."""
-    return Response(request.app.state.metrics.page(), media_type=CONTENT_TYPE)
+    return Response(await request.app.state.metrics.scrape(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)
