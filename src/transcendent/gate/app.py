@@ -88,6 +88,10 @@ _STATEMENT_TIMEOUT = 300  # seconds for a statement of an analyst or an export
 _MAX_ERRORS = 100
 _MAX_OTHER_BYTES = 64 << 10  # of requests without objects, which FastAPI reads before it checks the token
 _TOO_LARGE = "this request may have at most {:,} bytes: send less at once."
+_HEADERS = [  # of answers that are no pages
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
 _NO_HOST = "the header Host must name one host, such as gate.example or 127.0.0.1:8040."
 _TITLES = {
     400: "Bad request", 401: "Unauthorised", 403: "Forbidden", 404: "Not found", 405: "Method not allowed",
@@ -372,7 +376,7 @@ class RequestMiddleware:
                 status = message["status"]
                 headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 is_page = isinstance(scope.get("route"), PageRoute)
-                message["headers"] = headers_of(headers) if is_page else headers
+                message["headers"] = headers_of(headers) if is_page else [*headers, *_HEADERS]
             await send(message)
 
         path = scope["path"]
