@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError
 
+from tests.gate import inside
 from tests.gate.conftest import Forked, ForkedGate, away, serve
 from transcendent.gate import access, routes
 from transcendent.gate.access import (
@@ -105,6 +106,53 @@ def test_only_the_bearer_scheme_counts(gate, tokens):
         assert answer.status_code == status, header
         if status == 401:
             assert answer.headers["www-authenticate"] == "Bearer"
+
+
+class Known:
+    """Tokens, and a service without a model: everybody is an operator, and everything is decided."""
+
+    serving, no_model = None, "there is no model."
+
+    async def caller(self, token):
+        return Caller("root", "operator")
+
+    async def answer(self, body, who):
+        return 200, b"{}"
+
+
+@pytest.fixture(scope="module")
+def proxied():
+    """A gate behind a proxy that adds a token to every request."""
+    known = Known()
+    return inside.application(
+        {"tokens": known, "service": known, "quarantine": object()}, public_url="https://gate.example"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ({}, 200),
+        ({"origin": "https://gate.example", "sec-fetch-site": "same-origin"}, 200),
+        ({"origin": "http://127.0.0.1:8040"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"origin": "https://gate.example", "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "https://gate.example.evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:8041"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+    ],
+)
+def test_pages_of_other_sites_change_nothing_by_a_token_that_a_proxy_adds(proxied, sent, status):
+    headers = {"authorization": "Bearer tg_x", "content-type": "text/plain", **sent}
+    answer = inside.ask(proxied, "POST", "/v1/decisions", content="{}", headers=headers)
+    assert answer.status_code == status
+    other = inside.ask(proxied, "POST", "/v1/quarantine/x/undo", headers=headers)
+    assert (other.status_code == 403) == (status == 403)
+    assert inside.ask(proxied, "GET", "/v1/model", headers=headers).status_code == 503
 
 
 class Mistaken(ForkedGate):

@@ -1,5 +1,6 @@
 """Readiness: a gate is ready if, and only if, it can keep objects."""
 
+import asyncio
 import os
 import signal
 import time
@@ -7,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from itertools import count
 
+import anyio.to_thread
 import httpx2
 import psycopg
 import pytest
@@ -14,6 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from tests.gate.conftest import gate_of, tables_on
+from tests.gate.inside import application
 from transcendent.gate.app import connect_all
 from transcendent.gate.database import (
     DatabaseError,
@@ -320,3 +323,22 @@ def test_a_connection_without_an_answer_is_closed_and_another_one_works(shared_d
     finally:
         os.kill(pid, signal.SIGCONT)
     own.dispose()
+
+
+def test_probes_are_answered_while_pages_take_all_threads():
+    class Dead:
+        alive = False
+
+    app = application({"readiness": Readiness(Dead(), None, tokens=False)})
+
+    async def probed():
+        limiter = anyio.to_thread.current_default_thread_limiter()
+        limiter.total_tokens = 1
+        async with limiter, httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http:
+            ready = await asyncio.wait_for(http.get("http://127.0.0.1/readyz"), 20)
+            scraped = await asyncio.wait_for(http.get("http://127.0.0.1/metrics"), 20)
+            return ready.json()["detail"], scraped.status_code
+
+    said, status = asyncio.run(probed())
+    assert "a thread of the gate has died" in said
+    assert status == 200

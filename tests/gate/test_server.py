@@ -28,6 +28,8 @@ from typer.testing import CliRunner
 
 from tests.gate.conftest import Forked, ForkedGate, away, gate_of, pretend_version, tables_on
 from tests.gate.conftest import serve as serve_gate
+from tests.gate.inside import application
+from tests.gate.inside import ask as ask_inside
 from transcendent import Answers, InductiveEvaluator, RejectionBudget, ScoreEvaluator, StreamingBudget, save
 from transcendent.baselines import CPReject
 from transcendent.cli.app import app
@@ -246,6 +248,22 @@ class TestSupervision:
         gates[0].process.kill()
         gates[0].process.wait(10)
         assert len([ask(i) for i in range(10)]) == 10
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status"),
+    [
+        ("GET", "/nowhere", {}, 404),
+        ("GET", "/v1/model", {"host": "evil.example"}, 403),
+        ("POST", "/v1/model", {}, 405),
+        ("POST", "/v1/decisions", {"content-length": "99999999"}, 413),
+    ],
+)
+def test_browsers_make_no_page_of_what_is_none(method, path, sent, status):
+    answer = ask_inside(application(), method, path, headers=sent)
+    assert answer.status_code == status
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
 
 
 def test_a_port_in_use_is_reported_before_a_gate_is_ready(gate, artifact, tmp_path):

@@ -38,6 +38,7 @@ from transcendent.gate.events import CursorError, Events, resume_order
 from transcendent.gate.explanations import Explanations, ItemExplainer
 from transcendent.gate.folding import Folding, list_monitors
 from transcendent.gate.following import Follower
+from transcendent.gate.hosts import host_in
 from transcendent.gate.intake import audit_secret, register
 from transcendent.gate.known_items import REFRESHED, KnownItems
 from transcendent.gate.metrics import Metrics
@@ -87,6 +88,11 @@ _STATEMENT_TIMEOUT = 300  # seconds for a statement of an analyst or an export
 _MAX_ERRORS = 100
 _MAX_OTHER_BYTES = 64 << 10  # of requests without objects, which FastAPI reads before it checks the token
 _TOO_LARGE = "this request may have at most {:,} bytes: send less at once."
+_HEADERS = [  # of answers that are no pages
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
+_NO_HOST = "the header Host must name one host, such as gate.example or 127.0.0.1:8040."
 _TITLES = {
     400: "Bad request", 401: "Unauthorised", 403: "Forbidden", 404: "Not found", 405: "Method not allowed",
     409: "Conflict", 413: "Too large", 415: "Unsupported media type", 422: "Unprocessable",
@@ -220,6 +226,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         webhook.close()
     with suppress(SQLAlchemyError, psycopg.Error):
         process.leave()
+    app.state.readiness.close()
+    metrics.close()
     await run_in_threadpool(service.close)
     await run_in_threadpool(shadows.close)
     for flush in (minutes.flush, days.flush, comparisons.flush):
@@ -368,17 +376,16 @@ class RequestMiddleware:
                 status = message["status"]
                 headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 is_page = isinstance(scope.get("route"), PageRoute)
-                message["headers"] = headers_of(headers) if is_page else headers
+                message["headers"] = headers_of(headers) if is_page else [*headers, *_HEADERS]
             await send(message)
 
         path = scope["path"]
         limit = self.max_bytes if path == "/v1/decisions" else min(_MAX_OTHER_BYTES, self.max_bytes)
-        length = _header(scope, b"content-length")
         if (scope["method"], path) == ("POST", "/v1/decisions"):
             scope.update(app=self.app, route=self._decisions)
         try:
-            if length.isdigit() and int(length[:20]) > limit:
-                await problem(413, _TOO_LARGE.format(limit))(scope, receive, answer)
+            if (found := _problem_of_head(scope, limit)) is not None:
+                await problem(*found)(scope, receive, answer)
                 return
             await self._pass_on(scope, _limited(receive, limit), answer)
         except Exception:  # after an answer with status 500
@@ -420,6 +427,17 @@ def _limited(receive: Receive, limit: int) -> Receive:
         return message
 
     return limited
+
+
+def _problem_of_head(scope: Scope, limit: int) -> Problem | None:
+    """Return what is wrong with the head of a request, before anything is done."""
+    hosts = [value.decode("latin1") for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) > 1 or any(each and host_in(each) is None for each in hosts):
+        return Problem(400, _NO_HOST)
+    length = _header(scope, b"content-length")
+    if length.isdigit() and int(length[:20]) > limit:
+        return Problem(413, _TOO_LARGE.format(limit))
+    return None
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from transcendent import __version__
+from transcendent._utils.text import visible
 
 _OCSF_VERSION = "1.5.0"
 _ECS_VERSION = "8.17.0"
@@ -129,8 +130,12 @@ def as_cef(event: dict[str, Any]) -> str:
         "CEF:0",
         *map(_header, ("transcendent", "gate", __version__, kind, _title(event), str(severity))),
     ]
-    values = {name: str(value).translate(_CEF_ESCAPED) for name, value in fields.items() if value is not None}
+    values = {name: _cef_value(value) for name, value in fields.items() if value is not None}
     return "|".join([*header, " ".join(f"{name}={value}" for name, value in values.items())])
+
+
+def _cef_value(value: Any) -> str:
+    return visible(str(value), "\n\r").translate(_CEF_ESCAPED)
 
 
 FORMATS: dict[str, Callable[[dict[str, Any]], str | None]] = {

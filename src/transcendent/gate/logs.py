@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 import structlog
 
+from transcendent._utils.text import visible
+
 
 def set_up(level: str) -> None:
     """Write all logs as JSON lines, including those of uvicorn."""
@@ -37,4 +39,6 @@ def set_up(level: str) -> None:
 
 
 def _dump(entry: Any, **_: Any) -> bytes:
+    if isinstance(entry, dict):  # a path of a stranger, read in a terminal
+        entry = {name: visible(value, "\n") if type(value) is str else value for name, value in entry.items()}
     return orjson.dumps(entry, default=str, option=orjson.OPT_NON_STR_KEYS)

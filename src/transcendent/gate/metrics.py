@@ -4,10 +4,12 @@ Counters are those of this process since it started. Gauges of the database are 
 at most once a second, and are the same at every gate.
 """
 
+import asyncio
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -58,6 +60,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.refresh: list[Callable[[], None]] = []
         self._clock, self._known_until, self._lock = clock, -math.inf, Lock()
+        self._thread = ThreadPoolExecutor(1, "metrics")  # so that scrapes never wait for pages
         self._routes: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._outcomes: dict[tuple[str, Any, bool], Counter] = {}
         self._recent: deque[float] = deque(maxlen=_RECENT)
@@ -125,6 +128,14 @@ class Metrics:
     def gauge(self, name: str, about: str, *labels: str) -> Gauge:
         """Return a new gauge; its name gets the prefix."""
         return Gauge(PREFIX + name, about, labels, registry=self.registry)
+
+    async def scrape(self) -> bytes:
+        """Return all metrics in the text format, from a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.page)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False)
 
     def page(self) -> bytes:
         """Return all metrics in the text format."""

@@ -1,8 +1,10 @@
 """Check whether a gate can decide and store objects, by trying."""
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import psycopg
@@ -32,8 +34,17 @@ class Readiness:
     ) -> None:
         self._service, self._engine, self._tokens, self._clock = service, engine, tokens, clock
         self._lock = Lock()
+        self._thread = ThreadPoolExecutor(1, "readiness")  # so that probes never wait for pages
         self._known_until = self._warned_until = -math.inf
         self._found: str | None = None
+
+    async def check(self) -> str | None:
+        """Return what is wrong, or None, from a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.problem)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown(wait=False)
 
     def problem(self) -> str | None:
         """Return what is wrong, or None. All calls within a second share one check."""

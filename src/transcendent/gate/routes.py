@@ -14,6 +14,7 @@ from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.events import MAX_EVENTS, Cursor, Events
 from transcendent.gate.explanations import Explanations
 from transcendent.gate.export import ColumnsDifferError, export_labelled
+from transcendent.gate.hosts import host_in
 from transcendent.gate.metrics import CONTENT_TYPE
 from transcendent.gate.outside import OutsideLabels
 from transcendent.gate.quarantine import Quarantine
@@ -94,6 +95,11 @@ The paths from ``/`` on are pages, for browsers with a session; the others are f
 _ANYONE = Caller("anyone", "client")
 
 
+def host_of(request: Request) -> str:
+    """Return the host that a request is for, or nothing: ``request.url`` would guess one."""
+    return host_in(request.headers.get("host", "")) or ""
+
+
 async def authorise(request: Request) -> Caller:
     """Return the caller of a request if the route's rule allows it; raise otherwise."""
     allowed = RULES.get((request.method, request.scope["route"].path_format), frozenset())
@@ -110,13 +116,28 @@ async def _caller(request: Request) -> Caller:
     tokens: Tokens | None = request.app.state.tokens
     if tokens is None:
         # A web page could otherwise send requests through a user's browser, as an operator.
-        if "origin" in request.headers or not is_loopback(request.url.hostname or ""):
+        if "origin" in request.headers or not is_loopback(host_of(request)):
             raise HTTPException(403, "a gate without tokens answers only programs on this machine.")
         return Caller("local", "operator")
+    _check_site(request)
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise BadTokenError("a token is needed: send the header Authorization: Bearer tg_...")
     return await tokens.caller(token)
+
+
+def _check_site(request: Request) -> None:
+    """Raise if a page of another site sent what changes something: a proxy may add the token to all requests.
+
+    Browsers say where a request comes from; programs say nothing.
+    """
+    if request.method == "GET":
+        return
+    host = request.headers.get("host", "").lower()
+    own = (request.app.state.settings.public_url, f"http://{host}", f"https://{host}")
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if site in ("cross-site", "same-site") or (origin is not None and origin not in own):
+        raise HTTPException(403, "the request was sent from a page of another site.")
 
 
 Who = Annotated[Caller, Depends(authorise)]
@@ -164,18 +185,18 @@ async def healthz(request: Request) -> Any:
 
 
 @router.get("/readyz", response_model=wire.Health)
-def readyz(request: Request) -> Any:
+async def readyz(request: Request) -> Any:
     """Check that objects can be decided and stored."""
     readiness: Readiness = request.app.state.readiness
-    if found := readiness.problem():
+    if found := await readiness.check():
         raise HTTPException(503, found)
     return {"status": "ready"}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(request: Request, _: Who) -> Response:
+async def metrics(request: Request, _: Who) -> Response:
     """Return the metrics of this process for Prometheus."""
-    return Response(request.app.state.metrics.page(), media_type=CONTENT_TYPE)
+    return Response(await request.app.state.metrics.scrape(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -1,6 +1,7 @@
 """Texts and numbers from senders, as pages show them."""
 
 import math
+import re
 
 import pytest
 
@@ -24,7 +25,9 @@ def test_what_cannot_be_seen_or_covers_others_is_marked(given, seen):
 
 @pytest.mark.parametrize("given", ["javascript:1", "https://good.example@evil.example/", "https://[", "https://",
     "https://g\u0456thub.com/x", "https://good.example\\@evil.example/", "//evil.example", "https://a b",
-    "https://a/\u202e", "http:/x"])  # fmt: skip
+    "https://a/\u202e", "http:/x", "https://%d0%b0pple.example/", "https://good.example%2eevil.example/",
+    'https://x"onmouseover=alert(1)', "https://good.example;x.evil.example/", "https://good.example:443:evil",
+    "https://" + "a." * 200])  # fmt: skip
 def test_what_may_lead_elsewhere_than_it_seems_is_no_link(given):
     assert "<a " not in linked(given)
 
@@ -40,3 +43,11 @@ def test_links_lead_where_they_seem_to_lead():
 )
 def test_numbers_that_are_none_are_shown(given, seen):
     assert number(given) == seen
+
+
+@pytest.mark.parametrize("host", ["good.example." + "a" * 60 + ".evil.example", "evil.example"])
+@pytest.mark.parametrize("length", [5, 30, 45, 300])
+def test_a_link_is_not_cut_before_the_end_of_its_host(host, length):
+    seen = re.search(r"<bdi[^>]*>(.*)</bdi>", linked(f"https://{host}/{'x' * length}"))[1]
+    assert seen.startswith(f"https://{host}/")
+    assert len(seen) <= max(80, len(host) + 60)

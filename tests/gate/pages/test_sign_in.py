@@ -4,15 +4,17 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from urllib.parse import quote
 
 import httpx2
 import pytest
 from sqlalchemy import text
 
+from tests.gate.inside import application, ask
 from tests.gate.pages.conftest import sign_in
 from tests.gate.test_server import until
 from transcendent.gate.access import SESSION_LIVES, Caller, TokenError, Tokens
-from transcendent.gate.pages.sessions import LinkError, Sessions
+from transcendent.gate.pages.sessions import MOST_SESSIONS, LinkError, Sessions
 from transcendent.gate.pages.web import HEADERS, _local
 from transcendent.gate.retention import tidy
 from transcendent.gate.settings import GateSettings
@@ -219,6 +221,47 @@ def test_sessions_end_with_time_with_their_token_and_with_their_name(own_engine)
         assert left == ["door"]
         assert connection.execute(text("SELECT count(*) FROM sign_in")).scalar_one() == 0
         assert connection.execute(text(f"SELECT count(*) FROM session WHERE {SESSION_LIVES}")).scalar() == 1
+
+
+def test_a_token_has_a_limited_number_of_sessions(own_engine):
+    sessions, tokens = Sessions(own_engine), Tokens(own_engine)
+    ann, bob = Caller("ann", "analyst"), Caller("bob", "analyst")
+    one, other = (tokens.create(each.name, each.role)[3:15] for each in (ann, bob))
+    beside = sessions.begin(bob, other), sessions.accept(sessions.invite("ann", "analyst", 15))
+    begun = [sessions.begin(ann, one) for _ in range(MOST_SESSIONS + 3)]
+    assert [sessions.visitor(each) for each in begun] == [None] * 3 + [ann] * MOST_SESSIONS
+    assert [sessions.visitor(each) for each in beside] == [bob, ann]
+
+
+@pytest.fixture(scope="module")
+def inside():
+    """A gate whose sessions are not looked at."""
+    return application({"sessions": object()})
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "back"),
+    [
+        (
+            "/desk/items/7/label",
+            {"label": "malware", "from": "campaign:abc"},
+            "/desk/items/7?from=campaign%3Aabc",
+        ),
+        ("/desk/items/7/skip", {}, "/desk/items/7"),
+        ("/desk/claim", {"item": "7", "from": "alone"}, "/desk/items/7?from=alone"),
+        ("/desk/campaigns/abc/label", {"item": "7"}, "/desk/items/7"),
+        ("/desk/claim", {"from": "alone"}, "/desk"),
+        ("/desk/undo", {"item": "//evil.example"}, "/desk/items/%2F%2Fevil.example"),
+        ("/wall/alarms/3", {"reason": "x"}, "/wall/alarms/3"),
+        ("/sign-out", {}, "/"),
+    ],
+)
+def test_whoever_lost_the_session_is_led_back_to_the_page_of_the_form(inside, path, fields, back):
+    for referer in ({}, {"referer": "http://["}, {"referer": "https://evil.example/desk"}):
+        headers = {"origin": "http://127.0.0.1:8040", **referer}
+        answer = ask(inside, "POST", path, data={"csrf": "", **fields}, headers=headers)
+        query = f"next={quote(back)}&lost=1" if back != "/" else "lost=1"
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/sign-in?{query}")
 
 
 def test_a_link_that_is_used_while_its_name_is_revoked_leaves_no_session(own_engine):

@@ -23,6 +23,7 @@ from transcendent.gate.pages.promoting import Change, Promotions
 from transcendent.gate.pages.sparklines import day
 from transcendent.gate.pages.state import read_month, read_wall
 from transcendent.gate.pages.verdict import tiles, verdict
+from transcendent.gate.pages.wall import reason_in
 from transcendent.gate.promotion import promote
 from transcendent.gate.shadows import shadow
 from transcendent.gate.stored import find
@@ -31,6 +32,10 @@ PLAIN = {"audit": 0.1, "budget": None}
 SHADOW = {"sample": 1.0, "audit": 1.0, "budget": None}
 BY = ("ann", "a reason")
 WAIT = 20
+
+
+def test_a_reason_controls_no_terminal_of_those_who_read_it():
+    assert reason_in({"reason": " a\x1b]0;b\x07\u202e\nc "}) == ("a\\x1b]0;b\\x07\\u202e\nc", None)
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,21 @@ SIGNED_IN: tuple[Role, ...] = ("analyst", "operator", "viewer")
 LONGEST_LINK = 24 * 60
 """Minutes for which a link may be valid."""
 
+MOST_SESSIONS = 20
+"""Sessions of one token; a further one ends the oldest."""
+
 _FIND = f"""
 SELECT name, role, seen_at < now() - interval '1 minute' AS stale FROM session
 WHERE hash = :hash AND {SESSION_LIVES}
 """
 _SEEN = "UPDATE session SET seen_at = now() WHERE hash = :hash"
 _BEGIN = "INSERT INTO session (hash, name, role, token) VALUES (:hash, :name, :role, :token)"
+# Of one token; who signs in again and again makes no more rows.
+_END_OLDEST = f"""
+DELETE FROM session WHERE name = :name AND token = :token AND hash NOT IN (
+    SELECT hash FROM session WHERE name = :name AND token = :token
+    ORDER BY created_at DESC LIMIT {MOST_SESSIONS}
+)"""
 _END = "DELETE FROM session WHERE hash = :hash"
 _INVITE = """INSERT INTO sign_in (hash, name, role, ends_at)
 VALUES (:hash, :name, :role, now() + make_interval(mins => :minutes))"""
@@ -109,6 +118,8 @@ def _begin(connection: Connection, caller: Caller, token: str | None, before: st
     connection.execute(text(_END), {"hash": _hash(before)})
     given = {"hash": _hash(session), "name": caller.name, "role": caller.role, "token": token}
     connection.execute(text(_BEGIN), given)
+    if token is not None:
+        connection.execute(text(_END_OLDEST), {"name": caller.name, "token": token})
     return session
 
 

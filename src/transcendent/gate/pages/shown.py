@@ -1,6 +1,7 @@
 """What pages show of texts, times and numbers that others have sent."""
 
 import math
+import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ _ODD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # they have no shape, or chan
 _BLANK = "\u034f\u115f\u1160\u2800\u3164\uffa0"  # letters and signs without a shape
 _ABOVE = {"Mn", "Me"}  # drawn over the character before, and over other lines if there are many
 _MOST_ABOVE = 4
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,260}")  # with no other, it is read as browsers read it
 
 
 def visible(given: Any) -> str:
@@ -33,13 +35,17 @@ def _mark(character: str) -> str:
     return chr(0x2400 + code) if code < 0x20 else f"⟨{code:04X}⟩"
 
 
-def shown(given: Any, longest: int = _LONGEST) -> Markup:
-    """Return a short text from a sender as markup, apart from the direction of the text around it."""
+def shown(given: Any, longest: int = _LONGEST, uncut: int = 0) -> Markup:
+    """Return a short text from a sender as markup, apart from the direction of the text around it.
+
+    The first ``uncut`` characters are all shown, even if the text is longer for it.
+    """
     whole = visible(given)
-    if len(whole) <= longest:
-        return Markup("<bdi>{}</bdi>").format(whole)
     half = longest // 2 - 1
-    return Markup('<bdi title="{}">{}…{}</bdi>').format(whole[:4000], whole[:half], whole[-half:])
+    head = max(half, uncut)
+    if len(whole) <= max(longest, head + half):
+        return Markup("<bdi>{}</bdi>").format(whole)
+    return Markup('<bdi title="{}">{}…{}</bdi>').format(whole[:4000], whole[:head], whole[-half:])
 
 
 def whole(given: Any, longest: int = 200) -> Markup:
@@ -56,7 +62,9 @@ def linked(given: Any) -> Markup:
     text = str(given)
     if not _is_link(text):
         return whole(given)
-    return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(text, shown(text, 80))
+    to_path = len("://".join(urlsplit(text)[:2])) + 1
+    seen = shown(text, 80, uncut=to_path)
+    return Markup('<a href="{}" rel="noreferrer noopener">{}</a>').format(text, seen)
 
 
 def _is_link(text: str) -> bool:
@@ -65,10 +73,10 @@ def _is_link(text: str) -> bool:
     if not plain or "\\" in text or not text.startswith(("https://", "http://")):
         return False
     try:
-        host = urlsplit(text).netloc
+        parts = urlsplit(text)
+        return parts.port != 0 and _PLAIN_HOST.fullmatch(parts.netloc) is not None
     except ValueError:
         return False
-    return host.isascii() and bool(host) and "@" not in host  # letters that look alike; names before the host
 
 
 def moment(given: datetime, now: datetime | None = None) -> Markup:

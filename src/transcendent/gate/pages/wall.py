@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import HTTPException, Path, Request, Response
 from sqlalchemy import Engine
 
-from transcendent._utils.text import as_percent, counted
+from transcendent._utils.text import as_percent, counted, visible
 from transcendent.gate.pages.sparklines import day
 from transcendent.gate.pages.state import DAYS, Month, Wall, alarm_of, read_month, read_wall
 from transcendent.gate.pages.verdict import band_in_words, share, tiles, tone, verdict
@@ -41,7 +41,7 @@ def reason_in(form: dict[str, str]) -> tuple[str, str | None]:
         return reason, "say why: others will read it."
     if len(reason) > LONGEST_REASON or "\0" in reason:
         return reason.replace("\0", ""), f"the reason must be text of at most {LONGEST_REASON:,} characters."
-    return reason, None
+    return visible(reason, "\n\r\t"), None
 
 
 @router.get("/wall")

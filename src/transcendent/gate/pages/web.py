@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import mimetypes
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from starlette.concurrency import run_in_threadpool
 from transcendent.gate.access import BadTokenError, Caller, Tokens, token_id
 from transcendent.gate.pages.sessions import SIGNED_IN, LinkError, Sessions, csrf_of
 from transcendent.gate.pages.shown import FILTERS
-from transcendent.gate.routes import ANALYSTS, RULES
+from transcendent.gate.routes import ANALYSTS, RULES, host_of
 from transcendent.gate.settings import is_loopback
 
 _HERE = Path(__file__).parent
@@ -59,7 +60,7 @@ def origin_of(request: Request) -> str:
     if public is not None:
         return public
     host = request.headers.get("host", "")  # browsers always send it
-    if not host or not is_loopback(request.url.hostname or ""):
+    if not host or not is_loopback(host_of(request)):
         raise HTTPException(403, "pages are shown on this machine only: set public_url for others.")
     return f"http://{host}".lower()
 
@@ -118,7 +119,7 @@ async def visitor(request: Request) -> Caller:
     if caller is None:
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         if request.method == "POST":  # what was sent is lost; the page that sent it can be opened again
-            back = _came_from(request)
+            back = await _page_of_form(request)
         query = f"?next={quote(back)}" if back != "/" else ""
         query += f"{'&' if query else '?'}lost=1" if request.method == "POST" else ""
         raise HTTPException(303, "sign in first.", headers={"location": f"/sign-in{query}"})
@@ -133,11 +134,18 @@ async def visitor(request: Request) -> Caller:
     return caller
 
 
-def _came_from(request: Request) -> str:
-    """Return the page of this gate that sent a form, without what it said of what was done before."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    kept = [each for each in parse_qsl(parts.query) if each[0] in ("from", "only")]
-    return _local(parts.path + (f"?{urlencode(kept)}" if kept else ""))
+async def _page_of_form(request: Request) -> str:
+    """Return the page that a form was sent from: its item's, or the nearest above its address."""
+    form: dict[str, str] = {}
+    with suppress(HTTPException):
+        form = await posted(request)
+    path, route = request.url.path, request.scope["route"].path_format
+    while route and ("GET", route) not in RULES:
+        path, route = path.rpartition("/")[0], route.rpartition("/")[0]
+    if path == "/desk" and form.get("item"):
+        path = f"/desk/items/{quote(form['item'], safe='')}"
+    row = form.get("from") if path.startswith("/desk/items/") else None
+    return _local((path or "/") + (f"?{urlencode({'from': row})}" if row else ""))
 
 
 async def _signed_in(request: Request) -> Caller | None:
