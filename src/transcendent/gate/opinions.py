@@ -307,7 +307,7 @@ class SecondOpinions(Quarantine):
             rows = connection.execute(text(_OF_ITEMS), {"items": [item]}).mappings().all()
             said = opinions_on(connection, [item])[item]
         # An item without a label may get one from any analyst, who must not know the opinions either.
-        own_only = who is not None and (said.own is None or said.wants_another)
+        own_only = who is not None and (said.own is None or said.wants_another or shown["blind"])
         given = [
             {name: row[name] for name in ("label", "author", "written_at")}
             for row in rows

@@ -8,6 +8,7 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Engine, text
@@ -347,16 +348,16 @@ class Quarantine:
     def _as_seen(
         self, connection: Connection, items: list[dict[str, Any]], who: str | None
     ) -> list[dict[str, Any]]:
-        blind = self._blind_items(connection, who, [item["id"] for item in items])
-        return [blinded(item) if item["id"] in blind else item for item in items]
-
-    def _blind_items(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:
-        return blind_items(connection, who, items, partial(self._hidden_from, connection, who))
+        blind = blind_items(connection, who, [item["id"] for item in items])
+        hidden = [blinded(item) for item in items if item["id"] in blind]
+        # The place of a blind item in the queue tells what it checks.
+        hidden.sort(key=lambda item: sha256(str(item["id"]).encode()).digest())
+        return hidden + [item for item in items if item["id"] not in blind]
 
     def blind_items(self, items: list[int], who: str | None) -> set[int]:
         """Return the items whose decision an analyst must not see before labelling them."""
         with self._engine.connect() as connection:
-            return self._blind_items(connection, who, items)
+            return blind_items(connection, who, items)
 
     def hidden_from(self, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see; none from an operator, None."""
@@ -377,10 +378,8 @@ class Quarantine:
             given = {"object": object_id, "sender": sender, "limit": MAX_CLAIMED}
             rows = connection.execute(text(_FOUND), given).mappings().all()
             items = [row["item"] for row in rows]
-            hidden, blind = (
-                self._hidden_from(connection, who, items),
-                self._blind_items(connection, who, items),
-            )
+            hidden = self._hidden_from(connection, who, items)
+            blind = blind_items(connection, who, items)
         found = []
         for row in rows:
             each = {name: row[name] for name in row if name not in ("state", "is_held")}
