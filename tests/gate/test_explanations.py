@@ -158,11 +158,10 @@ def test_only_labels_by_people_that_stand_and_are_classes_are_known(setting, eng
     quarantine.undo("ann", undone)
     OutsideLabels(engine).add("sandbox", item=outside, label="malware", source="sandbox", teach=True)
     assert near(setting.explain(filled[-1])) == {good, bad}
-    quarantine.undo("ann", bad)
     label(quarantine, {filled[9]: "malware"})
     assert near(setting.explain(filled[-1])) == {good, bad}
     setting.later()
-    assert near(setting.explain(filled[-1])) == {good, filled[9]}
+    assert near(setting.explain(filled[-1])) == {good, bad, filled[9]}
 
 
 def test_a_label_that_changes_changes_the_neighbour(setting, filled):
@@ -393,6 +392,14 @@ def test_a_label_that_becomes_hidden_is_hidden_at_once(opinions, rejected):
     assert near(opinions.explain(asked, "cid")) == {first, second}
     opinions.quarantine.undo("bob", first)  # within the minute
     assert near(opinions.explain(asked, "cid")) == {second}
+
+
+def test_a_label_that_is_undone_is_no_neighbour_at_once(setting, rejected):
+    first, second, asked = rejected[:3]
+    label(setting.quarantine, {first: "malware", second: "malware"})
+    assert near(setting.explain(asked, "bob")) == {first, second}
+    setting.quarantine.undo("ann", first)  # within the minute
+    assert near(setting.explain(asked, "bob")) == near(setting.explain(asked)) == {second}
 
 
 def test_a_model_that_is_not_served_is_loaded_if_it_can_be(engine, model, problem, filled):

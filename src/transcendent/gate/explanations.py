@@ -51,6 +51,7 @@ SELECT item.model AS number, model.digest, object_id, payload.label, accepted, c
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 LEFT JOIN cutoff ON cutoff.number = payload.cutoff WHERE item.id = :item AND payload.id = :item
 """
+_WAITS = "SELECT EXISTS (SELECT FROM item WHERE id = ANY(:items) AND state = 0)"
 _SCORES_ONLY = (
     "This model judges a detector's scores: it has no features to compare with labelled objects, or to weigh."
 )
@@ -94,7 +95,8 @@ class ItemExplainer:
     def explain(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return the explanation of an item as JSON values; ``who`` is an analyst who may not see all labels.
 
-        If a label has become hidden from the analyst since labels were read, they are read again.
+        If a label was undone, or has become hidden from the analyst, since labels were read, they are read
+        again.
         """
         with self._engine.connect() as connection:
             row = connection.execute(text(_ITEM), {"item": item}).mappings().first()
@@ -109,12 +111,18 @@ class ItemExplainer:
             why, notes = _explained(item, row, model, compared)
             near = [compared.items[each.position] for each in why.nearest]
             shown = [each for each in near if each is not None]
-            if who is None or not self._quarantine.hidden_from(who, shown):
+            if not self._outdated(who, shown):
                 break
         told = _bounded(why.to_dict())
         for each, own in zip(told["nearest"], near, strict=True):
             each["item"] = own
         return {**about, **told, "blind": False, "notes": notes, "text": "\n\n".join([str(why), *notes])}
+
+    def _outdated(self, who: str | None, items: list[int]) -> bool:
+        """Return whether one of the items has no label any more, or one that the reader must not see."""
+        with self._engine.connect() as connection:
+            waits = bool(connection.execute(text(_WAITS), {"items": items}).scalar_one())
+        return waits or bool(self._quarantine.hidden_from(who, items))
 
     def _model(self, item: int, number: int, digest: str) -> Model:
         """Return a copy of the model that decided an item; load it if it is not served."""
