@@ -606,6 +606,26 @@ def test_explanations_come_one_at_a_time_and_few_wait():
     assert (slow.most, slow.seen) == (1, [1, 10, 12, 13, 14, 15, 16, 17])
 
 
+def test_few_explanations_of_one_analyst_wait():
+    slow = Slow()
+
+    async def run():
+        explained = Explanations(slow, timeout=10)
+        tasks = [asyncio.create_task(explained.of(1, "eve"))]
+        while not slow.seen:
+            await asyncio.sleep(0.01)
+        wanted = [(2, "eve"), (3, "eve"), (4, "eve"), (5, "ann"), (6, None), (7, None), (8, None)]
+        tasks += [asyncio.create_task(explained.of(*each)) for each in wanted]
+        await asyncio.sleep(0.05)
+        slow.may.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert [item for item, each in enumerate(found, 1) if isinstance(each, RefusedError)] == [4]
+    assert found[3].detail.startswith("2 explanations for you are waiting")
+    assert slow.seen == [1, 2, 3, 5, 6, 7, 8]
+
+
 def test_a_request_waits_for_a_limited_time():
     slow = Slow()
     with pytest.raises(RefusedError) as refused:

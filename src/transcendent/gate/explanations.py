@@ -38,6 +38,8 @@ from transcendent.tables.bad_rows import first_line
 
 MAX_WAITING = 8
 """Limit on the requests for explanations that wait."""
+MAX_EACH = 2
+"""Limit on those of one analyst."""
 LOAD_EVERY = 60.0
 """Seconds between two loads of models that the gate does not serve: each takes seconds of a core."""
 _LONGEST_REST = 1.0  # seconds of rest after an explanation, as long as it took
@@ -273,14 +275,14 @@ class Explanations:
 
     def __init__(self, explainer: ItemExplainer, timeout: float) -> None:
         self._explainer, self._timeout = explainer, timeout
+        self._waiting: list[_Wanted] = []
+        self._lock = Lock()
         self._thread = Batcher(self._work, lambda _: 1, 1, "explain")
 
     async def of(self, item: int, who: str | None) -> dict[str, Any]:
         """Return the explanation of an item, as `ItemExplainer.explain` does, or raise `RefusedError`."""
-        if self._thread.waiting >= MAX_WAITING:
-            raise RefusedError(503, "too many explanations are waiting: try again later.")
         request = _Wanted(item, who, asyncio.get_running_loop().create_future())
-        self._thread.put([request])
+        self._put(request)
         try:
             return await asyncio.wait_for(request.future, self._timeout)
         except TimeoutError:
@@ -288,9 +290,22 @@ class Explanations:
                 503, f"there was no explanation within {self._timeout:g} seconds: try again later."
             ) from None
 
+    def _put(self, request: _Wanted) -> None:
+        """Add a request; operators, who have no name here, share all places."""
+        with self._lock:
+            own = sum(each.who == request.who for each in self._waiting)
+            if len(self._waiting) >= MAX_WAITING:
+                raise RefusedError(503, "too many explanations are waiting: try again later.")
+            if request.who is not None and own >= MAX_EACH:
+                raise RefusedError(503, f"{own} explanations for you are waiting: try again later.")
+            self._waiting.append(request)
+        self._thread.put([request])
+
     def _work(self, requests: list[_Wanted]) -> None:
         for each in requests:
             began = time.perf_counter()
+            with self._lock:
+                self._waiting.remove(each)
             if each.future.cancelled():  # it timed out, or its client has left
                 continue
             found: dict[str, Any] | Exception
