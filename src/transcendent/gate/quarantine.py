@@ -367,6 +367,10 @@ class Quarantine:
         """Return the items whose labels by others an analyst must not see."""
         return set()
 
+    def _unsettled(self, connection: Connection, items: Sequence[int]) -> set[int]:  # noqa: ARG002
+        """Return the labelled items on which another opinion is wanted."""
+        return set()
+
     def find(self, object_id: str, sender: str | None = None, who: str | None = None) -> list[dict[str, Any]]:
         """Return what became of the objects with an id, latest first: all of them, or those of a sender.
 
@@ -450,7 +454,8 @@ class Quarantine:
 
     def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
         hidden_from = partial(self._hidden_from, connection, who)
-        return with_suggestions(connection, shown_items(connection, ids), who, hidden_from)
+        items = shown_items(connection, ids, partial(self._unsettled, connection))
+        return with_suggestions(connection, items, who, hidden_from)
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:
