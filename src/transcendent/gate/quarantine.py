@@ -33,6 +33,8 @@ from transcendent.gate.suggesting import with_suggestions
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
 MAX_CLAIMED = 100
+MAX_HISTORY = 50
+"""Number of the last actions that are shown with an item, and of the labels of other systems."""
 
 # The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
 # LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
@@ -107,11 +109,12 @@ _TO_CLOSE = """
 SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model ON model.id = item.model
 WHERE digest = :model AND state = 0
 """
+_BY = "(CAST(:author AS text) IS NULL OR author = :author)"
 _HISTORY = f"""
 SELECT label.id, action, label.label, coalesce(remark.reason, label.reason) AS reason, remark.note, author,
     written_at, inferred.how AS inferred, {_FROM} AS inferred_from
 FROM label LEFT JOIN remark ON remark.label = label.id LEFT JOIN inferred ON inferred.label = label.id
-WHERE label.item = :item ORDER BY label.id
+WHERE label.item = :item AND {_BY} ORDER BY label.id DESC LIMIT :most
 """
 # A trigger moves the note and the reason to `remark`, which can be deleted: labels cannot.
 _WRITE = """
@@ -120,10 +123,14 @@ VALUES (:item, :action, :label, :reason, :note, :who)
 RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at,
     NULL AS inferred, NULL AS inferred_from
 """
-_OUTSIDE = """
+_OUTSIDE = f"""
 SELECT known.item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
 FROM outside_label AS known LEFT JOIN outside_reason ON outside = known.id
-WHERE known.item = :item ORDER BY known.id
+WHERE known.item = :item AND {_BY} ORDER BY known.id DESC LIMIT :most
+"""
+_RECORDED = f"""
+SELECT (SELECT count(*) FROM label WHERE item = :item AND {_BY})
+    + (SELECT count(*) FROM outside_label WHERE item = :item AND {_BY})
 """
 
 
@@ -327,18 +334,14 @@ class Quarantine:
         return written
 
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
-        """Return an item with its features and the history of its labels, as far as an analyst may see it."""
+        """Return an item with its features and last actions, as far as an analyst may see them."""
         with self._engine.connect() as connection:
             found = self._shown(connection, [item], who)
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
-            history = connection.execute(text(_HISTORY), {"item": item}).mappings()
-            outside = connection.execute(text(_OUTSIDE), {"item": item}).mappings()
-            shown = {"history": list(map(dict, history)), "outside": list(map(dict, outside))}
             (seen,) = self._as_seen(connection, found, who)
-            if seen["blind"] or self._hidden_from(connection, who, [item]):
-                shown = {name: [row for row in rows if row["author"] == who] for name, rows in shown.items()}
-            return {**seen, **shown}
+            own_only = seen["blind"] or self._hidden_from(connection, who, [item])
+            return {**seen, **_recorded(connection, item, who if own_only else None)}
 
     def as_seen(self, items: list[dict[str, Any]], who: str | None) -> list[dict[str, Any]]:
         """Return claimed or held items as an analyst, or an operator (None), may see them."""
@@ -517,9 +520,20 @@ def set_item(connection: Connection, item: int, **values: Any) -> None:
     )
 
 
+def _recorded(connection: Connection, item: int, author: str | None) -> dict[str, Any]:
+    """Return the last actions of an item, of all authors or one, and how many earlier ones there are."""
+    given = {"item": item, "author": author, "most": MAX_HISTORY}
+    names = {"history": _HISTORY, "outside": _OUTSIDE}
+    rows = {name: connection.execute(text(sql), given).mappings().all() for name, sql in names.items()}
+    shown = {name: [dict(row) for row in reversed(found)] for name, found in rows.items()}
+    n = connection.execute(text(_RECORDED), given).scalar_one()
+    return {**shown, "earlier": n - sum(map(len, shown.values()))}
+
+
 def last_action(connection: Connection, item: int) -> dict[str, Any] | None:
     """Return the last action of an item's history."""
-    found = connection.execute(text(f"{_HISTORY} DESC LIMIT 1"), {"item": item}).mappings().first()
+    given = {"item": item, "author": None, "most": 1}
+    found = connection.execute(text(_HISTORY), given).mappings().first()
     return None if found is None else dict(found)
 
 
