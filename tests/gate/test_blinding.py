@@ -14,6 +14,7 @@ from transcendent.gate.contents import Contents
 from transcendent.gate.database import connect
 from transcendent.gate.intake import AUDITED, audit_secret, keep
 from transcendent.gate.opinions import SecondOpinions
+from transcendent.gate.pages.desk_items import desk_item
 from transcendent.gate.pages.desk_queue import queue_of
 from transcendent.gate.quarantine import Quarantine
 
@@ -123,6 +124,54 @@ def test_a_second_opinion_on_an_audited_item_is_blind_until_it_is_given(own_engi
     assert items.show(number, "cid")["blind"]
     items.undo("bob", number)
     assert items.show(number, "bob")["blind"]
+
+
+def test_an_item_with_a_label_stays_blind_to_who_has_given_none(own_engine):
+    items = Quarantine(own_engine)
+    keep(own_engine, rows(own_engine, [0.1], tier=AUDITED, accepted=True, probability=0.5))
+    (first,) = items.claim("ann").items
+    number = first["id"]
+    items.resolve("ann", number, "malware")
+    shown, (found,) = items.show(number, "bob"), items.find("o0", who="bob")
+    assert is_blind(shown)
+    assert (shown["history"], found["predicted"], found["label"]) == ([], None, None)
+    assert not items.show(number, "ann")["blind"]
+    page = desk_item(items, CampaignLabels(own_engine), number, "bob")
+    assert (page.blind, page.mine, page.free) == (True, False, False)
+    items.undo("ann", number)
+    items.take("bob", number)
+    items.resolve("bob", number, "goodware")  # without having seen an answer
+    assert not items.show(number, "bob")["blind"]
+    page = desk_item(items, CampaignLabels(own_engine), number, "ann")
+    assert (page.blind, page.why_not) == (True, "This has a label already.")
+
+
+def test_opinions_that_agree_are_hidden_from_who_has_given_none(own_engine):
+    items = SecondOpinions(own_engine)
+    keep(own_engine, rows(own_engine, [0.1], tier=AUDITED, accepted=True, probability=0.5))
+    (first,) = items.claim("ann").items
+    items.resolve("ann", first["id"], "malware")
+    items.claim("bob", opinions=True)
+    items.resolve("bob", first["id"], "malware")
+    assert [len(items.show(first["id"], who)["opinions"]) for who in ("ann", "bob", "cid")] == [1, 1, 0]
+    assert [items.show(first["id"], who)["blind"] for who in ("ann", "bob", "cid")] == [False, False, True]
+
+
+def test_the_order_of_a_claim_does_not_tell_looks_from_the_audit(own_engine):
+    items = Quarantine(own_engine)
+    ranks = np.linspace(0, 0.9, 20)
+    keep(own_engine, rows(own_engine, ranks, "a", tier=AUDITED, accepted=True, probability=0.5))
+    keep(own_engine, rows(own_engine, ranks, "o"))
+    claimed = items.claim("ann", 40).items
+    looks = {item["id"] for item in claimed if item["object_id"].startswith("o") and item["id"] % 2}
+    look_at(own_engine, *looks)
+    seen = items.as_seen(items.held("ann"), "ann")
+    n = 20 + len(looks)
+    assert [item["blind"] for item in seen] == [True] * n + [False] * (40 - n)
+    assert looks & {item["id"] for item in seen[:20]}  # not all after the audit
+    assert [item["id"] for item in seen[n:]] == [
+        item["id"] for item in claimed if item["id"] in {each["id"] for each in seen[n:]}
+    ]
 
 
 def test_labels_of_others_and_of_other_systems_are_hidden_with_the_answer(own_engine):

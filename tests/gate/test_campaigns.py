@@ -353,7 +353,7 @@ def test_with_second_opinions_labels_count_once_two_analysts_agree(engine, send,
     [found] = campaigns.list()
     items = open_members(opinions, found["id"])
     [shown] = campaigns.list()
-    assert (shown["opened"], shown["labels"], shown["label"]) == (3, {}, None)
+    assert (shown["opened"], shown["labels"], shown["label"]) == (0, {}, None)
     for label in ("malware", "goodware"):  # whoever tries both must not learn which it is
         with pytest.raises(ConflictError, match="do not agree yet on the label of 3 members"):
             campaigns.resolve("bob", found["id"], label)
@@ -363,6 +363,27 @@ def test_with_second_opinions_labels_count_once_two_analysts_agree(engine, send,
     assert campaigns.list()[0]["labels"] == {"malware": 3}
     assert campaigns.resolve("bob", found["id"], "malware")["items"] == 5
     assert opinions.claim("ann", 5, opinions=True).items == []
+
+
+def test_what_a_first_label_is_shows_in_no_count(engine, send):
+    opinions, campaigns = SecondOpinions(engine, labels=["unclear"]), CampaignLabels(engine, opinions=2)
+    send(family(4), opinions=2)
+    [found] = campaigns.list()
+    told = []
+    for label in ("unclear", "malware"):
+        [item] = open_members(opinions, found["id"], label, count=1)
+        [beside] = opinions.claim("bob", campaign=found["id"]).items
+        told.append((campaigns.list(), beside["campaign"]))
+        opinions.release("bob")
+        opinions.undo("ann", item["id"])
+    assert told[0] == told[1]
+    [shown], beside = told[0]
+    assert (shown["opened"], shown["unlike"], shown["needed"], beside["opened"]) == (0, 0, 3, 0)
+    assert shown["missing"] == "analysts do not agree yet on the label of 1 member"
+    [item] = open_members(opinions, found["id"], "unclear", count=1)
+    opinions.take("bob", item["id"])
+    opinions.resolve("bob", item["id"], "unclear")
+    assert [(each["opened"], each["unlike"]) for each in campaigns.list()] == [(0, 1)]
 
 
 def test_a_pass_writes_only_what_changed_and_waits_for_news(engine, quarantine, campaigns, send):

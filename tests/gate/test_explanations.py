@@ -158,11 +158,10 @@ def test_only_labels_by_people_that_stand_and_are_classes_are_known(setting, eng
     quarantine.undo("ann", undone)
     OutsideLabels(engine).add("sandbox", item=outside, label="malware", source="sandbox", teach=True)
     assert near(setting.explain(filled[-1])) == {good, bad}
-    quarantine.undo("ann", bad)
     label(quarantine, {filled[9]: "malware"})
     assert near(setting.explain(filled[-1])) == {good, bad}
     setting.later()
-    assert near(setting.explain(filled[-1])) == {good, filled[9]}
+    assert near(setting.explain(filled[-1])) == {good, bad, filled[9]}
 
 
 def test_a_label_that_changes_changes_the_neighbour(setting, filled):
@@ -395,6 +394,14 @@ def test_a_label_that_becomes_hidden_is_hidden_at_once(opinions, rejected):
     assert near(opinions.explain(asked, "cid")) == {second}
 
 
+def test_a_label_that_is_undone_is_no_neighbour_at_once(setting, rejected):
+    first, second, asked = rejected[:3]
+    label(setting.quarantine, {first: "malware", second: "malware"})
+    assert near(setting.explain(asked, "bob")) == {first, second}
+    setting.quarantine.undo("ann", first)  # within the minute
+    assert near(setting.explain(asked, "bob")) == near(setting.explain(asked)) == {second}
+
+
 def test_a_model_that_is_not_served_is_loaded_if_it_can_be(engine, model, problem, filled):
     other = replace(model, digest="f" * 64)
     loads = []
@@ -597,6 +604,26 @@ def test_explanations_come_one_at_a_time_and_few_wait():
     assert "quotes" not in str(others[3])
     assert [each.status for each in others[8:]] == [503, 503]
     assert (slow.most, slow.seen) == (1, [1, 10, 12, 13, 14, 15, 16, 17])
+
+
+def test_few_explanations_of_one_analyst_wait():
+    slow = Slow()
+
+    async def run():
+        explained = Explanations(slow, timeout=10)
+        tasks = [asyncio.create_task(explained.of(1, "eve"))]
+        while not slow.seen:
+            await asyncio.sleep(0.01)
+        wanted = [(2, "eve"), (3, "eve"), (4, "eve"), (5, "ann"), (6, None), (7, None), (8, None)]
+        tasks += [asyncio.create_task(explained.of(*each)) for each in wanted]
+        await asyncio.sleep(0.05)
+        slow.may.set()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert [item for item, each in enumerate(found, 1) if isinstance(each, RefusedError)] == [4]
+    assert found[3].detail.startswith("2 explanations for you are waiting")
+    assert slow.seen == [1, 2, 3, 5, 6, 7, 8]
 
 
 def test_a_request_waits_for_a_limited_time():

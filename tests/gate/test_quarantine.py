@@ -20,6 +20,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from tests.gate.conftest import drop_all
+from transcendent.gate import wire
 from transcendent.gate.database import connect, drop_months, make_month, make_months, month_of
 from transcendent.gate.features import encode
 from transcendent.gate.intake import AUDITED, COPY, REJECTED, SKIPPED, keep, register
@@ -29,6 +30,7 @@ from transcendent.gate.quarantine import (
     _COUNTED,
     _HELD,
     MAX_CLAIMED,
+    MAX_HISTORY,
     ConflictError,
     LabelError,
     NoItemError,
@@ -138,7 +140,7 @@ def test_an_item_shows_all_that_was_decided(quarantine, engine, fill):
     assert (item["accepted"], item["audit"], item["labelled"]) == (False, False, False)
     expected = np.random.default_rng(0).normal(size=(1, 3))[0].tolist()
     assert dict(zip(item["positions"], item["values"], strict=True)) == dict(enumerate(expected))
-    assert quarantine.show(item["id"]) == {**item, "history": [], "outside": []}
+    assert quarantine.show(item["id"]) == {**item, "history": [], "outside": [], "earlier": 0}
 
 
 def test_accepted_objects_show_no_doubt(quarantine, fill):
@@ -390,6 +392,21 @@ def test_a_skip_can_be_undone_and_the_item_has_its_place_again(quarantine, fill,
     quarantine.skip("ann", item)
     quarantine.undo("ann", item)
     assert names(quarantine.claim("ann", 2)) == ["x0", "o0"]
+
+
+def test_an_item_has_its_last_actions_and_the_number_of_the_others(quarantine, fill):
+    fill([0])
+    item = one(quarantine)
+    for _ in range(30):
+        quarantine.resolve("ann", item, "malware", note="again")
+        quarantine.undo("ann", item)
+        quarantine.take("ann", item)
+    quarantine.resolve("ann", item, "goodware")
+    shown = quarantine.show(item)
+    assert (len(shown["history"]), shown["earlier"]) == (MAX_HISTORY, 11)
+    assert [each["action"] for each in shown["history"][-3:]] == ["label", "undo", "label"]
+    assert shown["history"][-1]["label"] == "goodware"
+    assert wire.ShownItem(**shown).earlier == 11
 
 
 def test_others_labels_are_undone_by_operators_alone(quarantine, fill):

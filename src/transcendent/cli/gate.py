@@ -306,12 +306,13 @@ def show_quarantine(
         if settings.opinions > 1:
             with engine.connect() as connection:
                 shown |= learning.opinions_in(connection, item)
-    lists = ("history", "outside", "opinions", "suggestion", "blind")
+    lists = ("history", "outside", "earlier", "opinions", "suggestion", "blind")
     lines = showing.lines(
         **{name: _short(name, value) for name, value in shown.items() if name not in lists},
         suggestion=settling.suggestion_in_words(shown.get("suggestion")),
     )
-    history = [_line(each) for each in shown.get("history", [])]
+    history = [f"{earlier:,} earlier ones are not listed"] if (earlier := shown.get("earlier")) else []
+    history += [_line(each) for each in shown.get("history", [])]
     history += [_line({"action": each["source"], "note": None, **each}) for each in shown.get("outside", [])]
     remarks = {"action": "opinion", "reason": None, "note": None}
     history += [_line({**remarks, **each}) for each in shown.get("opinions", [])]

@@ -5,7 +5,7 @@ how often such answers are wrong. An analyst who knew the answer, or what the ob
 it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -16,12 +16,12 @@ NOT_YET = (
 )
 """What an explanation says in place of reasons."""
 
-# An item that has a label is to be judged again only if it wants another opinion.
+# Also with a label: an undo may put the item back, for anyone to judge.
 _BLIND = """
 SELECT item.id FROM item JOIN payload ON payload.id = item.id
 WHERE item.id = ANY(:items) AND payload.id = ANY(:items)
     AND (payload.accepted OR EXISTS (SELECT FROM settled_look WHERE settled_look.item = item.id))
-    AND (item.state = 0 OR (item.state = 1 AND item.id = ANY(:wanted)
+    AND (item.state = 0 OR (item.state = 1
         AND :who <> (SELECT author FROM label WHERE label.item = item.id ORDER BY id DESC LIMIT 1)
         AND 'opinion' IS DISTINCT FROM (
             SELECT action FROM opinion WHERE opinion.item = item.id AND author = :who ORDER BY id DESC LIMIT 1
@@ -34,20 +34,11 @@ _HIDDEN = (
 )
 
 
-def blind_items(
-    connection: Connection,
-    who: str | None,
-    items: Sequence[int],
-    hidden_from: Callable[[list[int]], Collection[int]],
-) -> set[int]:
-    """Return the items whose decision an analyst must not see yet; none for an operator, None.
-
-    ``hidden_from`` returns the items whose labels by others they must not see.
-    """
+def blind_items(connection: Connection, who: str | None, items: Sequence[int]) -> set[int]:
+    """Return the items whose decision an analyst must not see yet; none for an operator, None."""
     if who is None or not items:
         return set()
-    given = {"items": list(items), "wanted": list(hidden_from(list(items))), "who": who}
-    return set(connection.execute(text(_BLIND), given).scalars())
+    return set(connection.execute(text(_BLIND), {"items": list(items), "who": who}).scalars())
 
 
 def blinded(item: dict[str, Any]) -> dict[str, Any]:

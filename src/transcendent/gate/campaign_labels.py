@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Engine, text
@@ -11,8 +12,8 @@ from transcendent.explaining import what_looks_prove
 from transcendent.gate.inferring import take_back_all
 from transcendent.gate.intake import COPY, FREE, WAITS
 from transcendent.gate.label_work import STANDS, infer, label_copies_of, pending
-from transcendent.gate.members import IN_CAMPAIGN, CampaignStanding, standings
-from transcendent.gate.opinions import opinions_on
+from transcendent.gate.members import IN_CAMPAIGN, CampaignStanding, Unsettled, standings
+from transcendent.gate.opinions import opinions_on, unsettled_items
 from transcendent.gate.quarantine import ConflictError, NoItemError
 
 MAX_LISTED = 100
@@ -81,7 +82,7 @@ class CampaignLabels:
         """Return the campaigns with members that wait, those with the most for each look first."""
         with self._engine.connect() as connection:
             rows = connection.execute(text(_WAITING.format(""))).mappings().all()
-            known = standings(connection, [row["id"] for row in rows])
+            known = standings(connection, [row["id"] for row in rows], self._unsettled(connection))
             rows = sorted(rows, key=lambda row: (-_gain(row["waiting"], known[row["id"]]), row["id"]))
             return [self._shown(connection, dict(row), known[row["id"]]) for row in rows[:MAX_LISTED]]
 
@@ -89,7 +90,7 @@ class CampaignLabels:
         """Return a campaign with members that wait, if it has some."""
         with self._engine.connect() as connection:
             row = connection.execute(text(_WAITING_OF), {"campaign": campaign}).mappings().first()
-            known = standings(connection, [campaign]) if row else {}
+            known = standings(connection, [campaign], self._unsettled(connection)) if row else {}
             return self._shown(connection, dict(row), known[campaign]) if row else None
 
     def _shown(self, connection: Connection, row: dict[str, Any], of: CampaignStanding) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class CampaignLabels:
     ) -> dict[str, Any]:
         """Label the members of a campaign that wait and that nobody holds, and return their number."""
         with self._engine.begin() as connection:
-            of = _locked(connection, campaign)
+            of = _locked(connection, campaign, self._unsettled(connection))
             labels = self._labels(connection, of)
             if missing := _missing(of, labels):
                 raise ConflictError(f"campaign {campaign} cannot be labelled: {missing}.")
@@ -129,7 +130,7 @@ class CampaignLabels:
     def undo(self, who: str, campaign: str, *, anyone: bool = False) -> dict[str, Any]:
         """Take back the labels that a campaign's members got together: one's own, or those of ``anyone``."""
         with self._engine.begin() as connection:
-            _locked(connection, campaign)
+            _locked(connection, campaign, self._unsettled(connection))
             sources = list(connection.execute(text(_SOURCES), {"campaign": campaign}).scalars())
             authors = connection.execute(text(_AUTHORS), {"sources": sources}).scalars().all()
             if not authors:
@@ -143,6 +144,9 @@ class CampaignLabels:
             taken = take_back_all(connection, sources, who, ["campaign"], why=_UNDONE, count=True)
         self._acted("undo", who, None)
         return {"campaign": campaign, "label": None, "items": taken}
+
+    def _unsettled(self, connection: Connection) -> Unsettled:
+        return partial(unsettled_items, connection) if self._opinions > 1 else lambda _: ()
 
     def _labels(self, connection: Connection, of: CampaignStanding) -> dict[int, str | None]:
         """Return labels by item, None where two analysts do not agree yet: nobody is to see those."""
@@ -164,17 +168,18 @@ def _label_copies(
     return label_copies_of(connection, keys, label, who, "campaign", sources, **given)
 
 
-def _locked(connection: Connection, campaign: str) -> CampaignStanding:
+def _locked(connection: Connection, campaign: str, unsettled: Unsettled) -> CampaignStanding:
     """Return what people have found out about a campaign, none of which can change until the commit."""
     connection.execute(text(_MAY_CHANGE))
     sql = text("SELECT FROM campaign WHERE id = :id FOR UPDATE")
     if connection.execute(sql, {"id": campaign}).first() is None:
         raise NoItemError(f"campaign {campaign!r:.80} does not exist: it may have become part of another.")
-    of = standings(connection, [campaign]).get(campaign)
+    of = standings(connection, [campaign], unsettled).get(campaign)
     if of is None:
         raise NoItemError(f"campaign {campaign} has no members any more.")
     connection.execute(text(_LOCK_LABELLED), {"items": list(of.labels)})
-    return standings(connection, [campaign])[campaign]  # labels may have been undone before the lock
+    # Labels may have been undone before the lock.
+    return standings(connection, [campaign], unsettled)[campaign]
 
 
 def _gain(waiting: int, of: CampaignStanding) -> float:

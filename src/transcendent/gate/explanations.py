@@ -38,6 +38,8 @@ from transcendent.tables.bad_rows import first_line
 
 MAX_WAITING = 8
 """Limit on the requests for explanations that wait."""
+MAX_EACH = 2
+"""Limit on those of one analyst."""
 LOAD_EVERY = 60.0
 """Seconds between two loads of models that the gate does not serve: each takes seconds of a core."""
 _LONGEST_REST = 1.0  # seconds of rest after an explanation, as long as it took
@@ -51,6 +53,7 @@ SELECT item.model AS number, model.digest, object_id, payload.label, accepted, c
 FROM item JOIN payload ON payload.id = item.id JOIN model ON model.id = item.model
 LEFT JOIN cutoff ON cutoff.number = payload.cutoff WHERE item.id = :item AND payload.id = :item
 """
+_WAITS = "SELECT EXISTS (SELECT FROM item WHERE id = ANY(:items) AND state = 0)"
 _SCORES_ONLY = (
     "This model judges a detector's scores: it has no features to compare with labelled objects, or to weigh."
 )
@@ -94,7 +97,8 @@ class ItemExplainer:
     def explain(self, item: int, who: str | None = None) -> dict[str, Any]:
         """Return the explanation of an item as JSON values; ``who`` is an analyst who may not see all labels.
 
-        If a label has become hidden from the analyst since labels were read, they are read again.
+        If a label was undone, or has become hidden from the analyst, since labels were read, they are read
+        again.
         """
         with self._engine.connect() as connection:
             row = connection.execute(text(_ITEM), {"item": item}).mappings().first()
@@ -109,12 +113,18 @@ class ItemExplainer:
             why, notes = _explained(item, row, model, compared)
             near = [compared.items[each.position] for each in why.nearest]
             shown = [each for each in near if each is not None]
-            if who is None or not self._quarantine.hidden_from(who, shown):
+            if not self._outdated(who, shown):
                 break
         told = _bounded(why.to_dict())
         for each, own in zip(told["nearest"], near, strict=True):
             each["item"] = own
         return {**about, **told, "blind": False, "notes": notes, "text": "\n\n".join([str(why), *notes])}
+
+    def _outdated(self, who: str | None, items: list[int]) -> bool:
+        """Return whether one of the items has no label any more, or one that the reader must not see."""
+        with self._engine.connect() as connection:
+            waits = bool(connection.execute(text(_WAITS), {"items": items}).scalar_one())
+        return waits or bool(self._quarantine.hidden_from(who, items))
 
     def _model(self, item: int, number: int, digest: str) -> Model:
         """Return a copy of the model that decided an item; load it if it is not served."""
@@ -265,14 +275,14 @@ class Explanations:
 
     def __init__(self, explainer: ItemExplainer, timeout: float) -> None:
         self._explainer, self._timeout = explainer, timeout
+        self._waiting: list[_Wanted] = []
+        self._lock = Lock()
         self._thread = Batcher(self._work, lambda _: 1, 1, "explain")
 
     async def of(self, item: int, who: str | None) -> dict[str, Any]:
         """Return the explanation of an item, as `ItemExplainer.explain` does, or raise `RefusedError`."""
-        if self._thread.waiting >= MAX_WAITING:
-            raise RefusedError(503, "too many explanations are waiting: try again later.")
         request = _Wanted(item, who, asyncio.get_running_loop().create_future())
-        self._thread.put([request])
+        self._put(request)
         try:
             return await asyncio.wait_for(request.future, self._timeout)
         except TimeoutError:
@@ -280,9 +290,22 @@ class Explanations:
                 503, f"there was no explanation within {self._timeout:g} seconds: try again later."
             ) from None
 
+    def _put(self, request: _Wanted) -> None:
+        """Add a request; operators, who have no name here, share all places."""
+        with self._lock:
+            own = sum(each.who == request.who for each in self._waiting)
+            if len(self._waiting) >= MAX_WAITING:
+                raise RefusedError(503, "too many explanations are waiting: try again later.")
+            if request.who is not None and own >= MAX_EACH:
+                raise RefusedError(503, f"{own} explanations for you are waiting: try again later.")
+            self._waiting.append(request)
+        self._thread.put([request])
+
     def _work(self, requests: list[_Wanted]) -> None:
         for each in requests:
             began = time.perf_counter()
+            with self._lock:
+                self._waiting.remove(each)
             if each.future.cancelled():  # it timed out, or its client has left
                 continue
             found: dict[str, Any] | Exception

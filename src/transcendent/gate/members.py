@@ -1,6 +1,6 @@
 """The members of campaigns, and what people have found out about them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -9,6 +9,8 @@ from sqlalchemy import Connection, text
 from transcendent.gate.intake import FREE, WAITS
 from transcendent.gate.label_work import STANDS
 
+Unsettled = Callable[[Sequence[int]], Collection[int]]
+"""Returns those of some items on whose label another opinion is wanted: nobody is told about it."""
 LOOKS_NEEDED = 3
 """Number of members that people label, drawn at random, before the others get their label."""
 
@@ -44,8 +46,8 @@ WHERE known.item = ANY(:items) AND content.campaign IS NOT NULL
 # one that is no class, or one of another system: `aside`. `resolved` is one of the labels that follow from
 # that of the content: they were written together, after all labels that people had given then.
 _MEMBERS = f"""
-SELECT content.campaign, content.label, content.labelled, content.contested, last.id AS action,
-    campaign.looks_after,
+SELECT content.campaign, content.label, content.labelled, content.leader, content.contested,
+    last.id AS action, campaign.looks_after,
     coalesce(leader.state = 0 AND leader.tier < 3, false) AND {_NO_LOOK.format("leader")} AS waits,
     aside.id AS aside,
     (SELECT inferred.label FROM inferred JOIN item ON item.id = inferred.item
@@ -76,7 +78,8 @@ class CampaignStanding(NamedTuple):
     the campaign last got a label or was split, must be opened: ``opened`` of them are. ``unlike`` contents
     before the last of these have got a label meanwhile that says nothing about the campaign. ``sources`` are
     the numbers of the labels. ``labels`` has those of all contents, by the item that a person labelled.
-    ``among`` counts the contents that are drawn from.
+    ``among`` counts the contents that are drawn from. A label on which another opinion is wanted is None,
+    whatever it is, and its content is not opened yet.
     """
 
     contents: int
@@ -85,7 +88,7 @@ class CampaignStanding(NamedTuple):
     opened: int
     unlike: int
     sources: list[int]
-    labels: dict[int, str]
+    labels: dict[int, str | None]
     contested: int
 
 
@@ -107,33 +110,58 @@ def exists(connection: Connection, campaign: str) -> bool:
     return connection.execute(sql, {"id": campaign}).first() is not None
 
 
-def standings(connection: Connection, campaigns: Sequence[str]) -> dict[str, CampaignStanding]:
+def standings(
+    connection: Connection, campaigns: Sequence[str], unsettled: Unsettled
+) -> dict[str, CampaignStanding]:
     """Return what people have found out about campaigns."""
     rows = connection.execute(text(_MEMBERS), {"campaigns": list(campaigns)}).all()
-    return {name: _standing(list(members)) for name, members in groupby(rows, lambda row: str(row.campaign))}
+    judged = map(_judged, rows)
+    wanted = unsettled([each.item for each in judged if each.action is not None])
+    return {
+        name: _standing(list(members), wanted)
+        for name, members in groupby(rows, lambda row: str(row.campaign))
+    }
 
 
-def _standing(members: list[Any]) -> CampaignStanding:
+class _Judged(NamedTuple):
+    """The item of a content that a person has labelled, and that action; None if nobody has."""
+
+    item: int
+    action: int | None
+
+
+def _judged(row: Any) -> _Judged:
+    return _Judged(row.leader, row.aside) if row.label is None else _Judged(row.labelled, row.action)
+
+
+def _standing(members: list[Any], wanted: Collection[int]) -> CampaignStanding:
+    """Return what people have found out; another opinion is ``wanted`` on the label of some items."""
     before = max(max(row.resolved or 0, row.looks_after) for row in members)
-    drawn: list[Any] = []
+    drawn: list[_Judged] = []
+    labels: dict[int, str | None] = {}
     among = unlike = 0
     for row in members:
-        if row.waits if row.label is None else row.action > before:
+        item, action = _judged(row)
+        is_open = action is not None and item in wanted
+        if is_open or row.label is not None:
+            labels[item] = None if is_open else row.label
+        if row.waits if action is None else action > before:
             among += 1
-            drawn += [row] if len(drawn) < LOOKS_NEEDED else []
-        elif row.aside is not None and row.aside > before:
-            among += 1
-            unlike += len(drawn) < LOOKS_NEEDED
-    sources = [row.action for row in drawn if row.label is not None]
-    labels = {row.labelled: row.label for row in members if row.label is not None}
+            if action is not None and item not in labels:  # it says nothing
+                unlike += len(drawn) < LOOKS_NEEDED
+            elif len(drawn) < LOOKS_NEEDED:
+                drawn.append(_Judged(item, action))
+    sources = [action for item, action in drawn if action is not None and labels[item] is not None]
     contested = sum(row.contested for row in members)
     return CampaignStanding(len(members), among, len(drawn), len(sources), unlike, sources, labels, contested)
 
 
-def campaigns_of(connection: Connection, items: Sequence[int]) -> dict[int, dict[str, Any]]:
+def campaigns_of(
+    connection: Connection, items: Sequence[int], unsettled: Unsettled
+) -> dict[int, dict[str, Any]]:
     """Return the campaign of each item that is in one, as analysts see it beside the item."""
     found = {row.item: row.campaign for row in connection.execute(text(_OF_ITEMS), {"items": list(items)})}
-    known = standings(connection, sorted(set(found.values()))) if found else {}
+    known = standings(connection, sorted(set(found.values())), unsettled) if found else {}
     shown = {
         name: {"id": name, "contents": each.contents, "opened": each.opened, "needed": each.needed}
         for name, each in known.items()

@@ -64,6 +64,7 @@ _HOLD = """
 UPDATE unconfirmed SET holder = :who, held_until = now() + make_interval(secs => :seconds)
 WHERE item = ANY(:items)
 """
+_LISTED = "SELECT item FROM unconfirmed WHERE item = ANY(:items)"
 _GIVE_BACK = "UPDATE unconfirmed SET holder = NULL, held_until = NULL WHERE item = ANY(:items)"
 _HELD_BY = "SELECT item FROM unconfirmed WHERE holder = :who {} ORDER BY item FOR UPDATE"
 _HELD_BY_OTHERS = """
@@ -153,6 +154,13 @@ def opinions_on(connection: Connection, items: Sequence[int]) -> dict[int, Opini
         said = [own[each]._replace(asked=is_kept) for each, is_kept in known]
         found[item] = min(said, key=lambda each: (each.agreed is not None, not each.wants_another))
     return found
+
+
+def unsettled_items(connection: Connection, items: Sequence[int]) -> set[int]:
+    """Return those of some items that people have labelled on which another opinion is wanted."""
+    listed = connection.execute(text(_LISTED), {"items": list(items)}).scalars().all()
+    said = opinions_on(connection, listed) if listed else {}
+    return {item for item, each in said.items() if each.wants_another}
 
 
 def _own_opinions(connection: Connection, items: Sequence[int]) -> dict[int, Opinions]:
@@ -307,7 +315,7 @@ class SecondOpinions(Quarantine):
             rows = connection.execute(text(_OF_ITEMS), {"items": [item]}).mappings().all()
             said = opinions_on(connection, [item])[item]
         # An item without a label may get one from any analyst, who must not know the opinions either.
-        own_only = who is not None and (said.own is None or said.wants_another)
+        own_only = who is not None and (said.own is None or said.wants_another or shown["blind"])
         given = [
             {name: row[name] for name in ("label", "author", "written_at")}
             for row in rows
@@ -440,6 +448,10 @@ class SecondOpinions(Quarantine):
         """Return the items that want another opinion; none for an operator, None."""
         with self._engine.connect() as connection:
             return self._hidden_from(connection, who, items)
+
+    def _unsettled(self, connection: Connection, items: Sequence[int]) -> set[int]:
+        """Return the labelled items on which another opinion is wanted."""
+        return unsettled_items(connection, items)
 
     def _hidden_from(self, connection: Connection, who: str | None, items: Iterable[int]) -> set[int]:
         """Return the items that want another opinion."""

@@ -8,6 +8,7 @@ drawn because a shadow disagrees, rejected objects (least trusted first), skippe
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Engine, text
@@ -32,6 +33,8 @@ from transcendent.gate.suggesting import with_suggestions
 LONGEST_LABEL = 200
 LONGEST_NOTE = 2000
 MAX_CLAIMED = 100
+MAX_HISTORY = 50
+"""Number of the last actions that are shown with an item, and of the labels of other systems."""
 
 # The order is that of the index `item_waiting`, so a claim reads the first waiting items and stops. SKIP
 # LOCKED passes over items that another claim is taking at this moment: analysts neither wait for each other
@@ -106,11 +109,12 @@ _TO_CLOSE = """
 SELECT count(*), count(*) FILTER (WHERE held_until > now()) FROM item JOIN model ON model.id = item.model
 WHERE digest = :model AND state = 0
 """
+_BY = "(CAST(:author AS text) IS NULL OR author = :author)"
 _HISTORY = f"""
 SELECT label.id, action, label.label, coalesce(remark.reason, label.reason) AS reason, remark.note, author,
     written_at, inferred.how AS inferred, {_FROM} AS inferred_from
 FROM label LEFT JOIN remark ON remark.label = label.id LEFT JOIN inferred ON inferred.label = label.id
-WHERE label.item = :item ORDER BY label.id
+WHERE label.item = :item AND {_BY} ORDER BY label.id DESC LIMIT :most
 """
 # A trigger moves the note and the reason to `remark`, which can be deleted: labels cannot.
 _WRITE = """
@@ -119,10 +123,14 @@ VALUES (:item, :action, :label, :reason, :note, :who)
 RETURNING id, action, label, CAST(:reason AS text) AS reason, CAST(:note AS text) AS note, author, written_at,
     NULL AS inferred, NULL AS inferred_from
 """
-_OUTSIDE = """
+_OUTSIDE = f"""
 SELECT known.item, label, source, reason, teach, author, written_at, action IS NOT NULL AS settled
 FROM outside_label AS known LEFT JOIN outside_reason ON outside = known.id
-WHERE known.item = :item ORDER BY known.id
+WHERE known.item = :item AND {_BY} ORDER BY known.id DESC LIMIT :most
+"""
+_RECORDED = f"""
+SELECT (SELECT count(*) FROM label WHERE item = :item AND {_BY})
+    + (SELECT count(*) FROM outside_label WHERE item = :item AND {_BY})
 """
 
 
@@ -326,18 +334,14 @@ class Quarantine:
         return written
 
     def show(self, item: int, who: str | None = None) -> dict[str, Any]:
-        """Return an item with its features and the history of its labels, as far as an analyst may see it."""
+        """Return an item with its features and last actions, as far as an analyst may see them."""
         with self._engine.connect() as connection:
             found = self._shown(connection, [item], who)
             if not found:
                 raise NoItemError(f"item {item} does not exist.")
-            history = connection.execute(text(_HISTORY), {"item": item}).mappings()
-            outside = connection.execute(text(_OUTSIDE), {"item": item}).mappings()
-            shown = {"history": list(map(dict, history)), "outside": list(map(dict, outside))}
             (seen,) = self._as_seen(connection, found, who)
-            if seen["blind"] or self._hidden_from(connection, who, [item]):
-                shown = {name: [row for row in rows if row["author"] == who] for name, rows in shown.items()}
-            return {**seen, **shown}
+            own_only = seen["blind"] or self._hidden_from(connection, who, [item])
+            return {**seen, **_recorded(connection, item, who if own_only else None)}
 
     def as_seen(self, items: list[dict[str, Any]], who: str | None) -> list[dict[str, Any]]:
         """Return claimed or held items as an analyst, or an operator (None), may see them."""
@@ -347,16 +351,16 @@ class Quarantine:
     def _as_seen(
         self, connection: Connection, items: list[dict[str, Any]], who: str | None
     ) -> list[dict[str, Any]]:
-        blind = self._blind_items(connection, who, [item["id"] for item in items])
-        return [blinded(item) if item["id"] in blind else item for item in items]
-
-    def _blind_items(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:
-        return blind_items(connection, who, items, partial(self._hidden_from, connection, who))
+        blind = blind_items(connection, who, [item["id"] for item in items])
+        hidden = [blinded(item) for item in items if item["id"] in blind]
+        # The place of a blind item in the queue tells what it checks.
+        hidden.sort(key=lambda item: sha256(str(item["id"]).encode()).digest())
+        return hidden + [item for item in items if item["id"] not in blind]
 
     def blind_items(self, items: list[int], who: str | None) -> set[int]:
         """Return the items whose decision an analyst must not see before labelling them."""
         with self._engine.connect() as connection:
-            return self._blind_items(connection, who, items)
+            return blind_items(connection, who, items)
 
     def hidden_from(self, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see; none from an operator, None."""
@@ -364,6 +368,10 @@ class Quarantine:
 
     def _hidden_from(self, connection: Connection, who: str | None, items: list[int]) -> set[int]:  # noqa: ARG002
         """Return the items whose labels by others an analyst must not see."""
+        return set()
+
+    def _unsettled(self, connection: Connection, items: Sequence[int]) -> set[int]:  # noqa: ARG002
+        """Return the labelled items on which another opinion is wanted."""
         return set()
 
     def find(self, object_id: str, sender: str | None = None, who: str | None = None) -> list[dict[str, Any]]:
@@ -377,10 +385,8 @@ class Quarantine:
             given = {"object": object_id, "sender": sender, "limit": MAX_CLAIMED}
             rows = connection.execute(text(_FOUND), given).mappings().all()
             items = [row["item"] for row in rows]
-            hidden, blind = (
-                self._hidden_from(connection, who, items),
-                self._blind_items(connection, who, items),
-            )
+            hidden = self._hidden_from(connection, who, items)
+            blind = blind_items(connection, who, items)
         found = []
         for row in rows:
             each = {name: row[name] for name in row if name not in ("state", "is_held")}
@@ -451,7 +457,8 @@ class Quarantine:
 
     def _shown(self, connection: Connection, ids: list[int], who: str | None) -> list[dict[str, Any]]:
         hidden_from = partial(self._hidden_from, connection, who)
-        return with_suggestions(connection, shown_items(connection, ids), who, hidden_from)
+        items = shown_items(connection, ids, partial(self._unsettled, connection))
+        return with_suggestions(connection, items, who, hidden_from)
 
     def _hold(self, connection: Connection, who: str, ids: list[int]) -> None:
         if ids:
@@ -513,9 +520,20 @@ def set_item(connection: Connection, item: int, **values: Any) -> None:
     )
 
 
+def _recorded(connection: Connection, item: int, author: str | None) -> dict[str, Any]:
+    """Return the last actions of an item, of all authors or one, and how many earlier ones there are."""
+    given = {"item": item, "author": author, "most": MAX_HISTORY}
+    names = {"history": _HISTORY, "outside": _OUTSIDE}
+    rows = {name: connection.execute(text(sql), given).mappings().all() for name, sql in names.items()}
+    shown = {name: [dict(row) for row in reversed(found)] for name, found in rows.items()}
+    n = connection.execute(text(_RECORDED), given).scalar_one()
+    return {**shown, "earlier": n - sum(map(len, shown.values()))}
+
+
 def last_action(connection: Connection, item: int) -> dict[str, Any] | None:
     """Return the last action of an item's history."""
-    found = connection.execute(text(f"{_HISTORY} DESC LIMIT 1"), {"item": item}).mappings().first()
+    given = {"item": item, "author": None, "most": 1}
+    found = connection.execute(text(_HISTORY), given).mappings().first()
     return None if found is None else dict(found)
 
 

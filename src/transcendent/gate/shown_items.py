@@ -11,7 +11,7 @@ from transcendent.decisions import DOUBTS
 from transcendent.gate.features import decode
 from transcendent.gate.intake import COPY
 from transcendent.gate.label_work import pending
-from transcendent.gate.members import campaigns_of
+from transcendent.gate.members import Unsettled, campaigns_of
 from transcendent.tables.layout import Layout
 
 _MAX_NAMED = 200
@@ -38,7 +38,7 @@ WHERE item.id = ANY(:ids) AND payload.id = ANY(:ids) ORDER BY item.tier, item.ra
 """
 
 
-def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
+def shown_items(connection: Connection, ids: list[int], unsettled: Unsettled) -> list[dict[str, Any]]:
     """Return items as analysts see them."""
     if not ids:
         return []
@@ -47,7 +47,7 @@ def shown_items(connection: Connection, ids: list[int]) -> list[dict[str, Any]]:
     sql = text("SELECT digest, features FROM model WHERE digest = ANY(:digests)")
     models = connection.execute(sql, {"digests": list({row["model"] for row in rows})})
     layouts = {digest: Layout.described(features) for digest, features in models}
-    campaigns = campaigns_of(connection, ids)
+    campaigns = campaigns_of(connection, ids, unsettled)
     for row in rows:
         item = {name: row[name] for name in row if name not in ("features", "shown", "state", "rank")}
         item["doubt"] = None if row["doubt"] is None or row["accepted"] else DOUBTS[row["doubt"]]

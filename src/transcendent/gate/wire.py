@@ -297,10 +297,14 @@ class Opinion(BaseModel):
 
 
 class ShownItem(Item):
-    """An object in the quarantine, with its history, and the opinions that the caller may see."""
+    """An object in the quarantine, with its last actions, and the opinions that the caller may see.
+
+    ``earlier`` is the number of actions and labels of other systems before those that are listed.
+    """
 
     history: list[Action]
     outside: list[OutsideLabelled]
+    earlier: int = 0
     opinions: list[Opinion] = []
 
 

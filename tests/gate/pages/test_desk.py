@@ -449,4 +449,11 @@ def test_forms_that_make_no_sense_are_refused(desk):
             assert answer.headers["content-type"] == "text/html; charset=utf-8"
         assert post("/desk/claim", **{"from": "campaign:abc"}).status_code == 200
         assert http.get("/desk/items/7").status_code == 404
-    assert scalars(gate, "SELECT count(*) FROM label") == [0]
+        assert scalars(gate, "SELECT count(*) FROM label") == [0]
+        many = (
+            "INSERT INTO label (item, action, author) SELECT :item, 'skip', 'bob' FROM generate_series(1, 60)"
+        )
+        scalars(gate, many, item=int(item))
+        page = http.get(f"/desk/items/{item}").text
+        assert "10 earlier entries are not shown" in page
+        assert page.count("</bdi>: skip") == 50

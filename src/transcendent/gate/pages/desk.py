@@ -1,6 +1,7 @@
 """The desk: where analysts see why objects wait, and label them."""
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -238,7 +239,14 @@ def skip(desk: OwnDesk, item: wire.ItemId, form: Form) -> Response:
 def label_campaign(desk: OwnDesk, campaign: wire.CampaignId, form: Form) -> Response:
     """Label the members of a campaign, also the one that the analyst has open."""
     given = _checked(wire.Resolve, form, label=form.get("all", ""))
-    if re.fullmatch(r"[0-9]{1,18}", form.get("item", "")):
-        desk.quarantine.release(desk.who, [int(form["item"])])
-    desk.campaigns.resolve(desk.who, campaign, **given)
+    item = form.get("item", "")
+    opened = [int(item)] if re.fullmatch(r"[0-9]{1,18}", item) else []
+    released = desk.quarantine.release(desk.who, opened)
+    try:
+        desk.campaigns.resolve(desk.who, campaign, **given)
+    except TranscendentError:
+        with suppress(TranscendentError):  # somebody else may have claimed it meanwhile
+            for each in released:
+                desk.quarantine.take(desk.who, each)
+        raise
     return to("/desk?done=1")

@@ -81,7 +81,7 @@ def desk_item(quarantine: Quarantine, campaigns: CampaignLabels, number: int, wh
 
 
 def _has_answered(item: dict[str, Any], who: str) -> bool:
-    if not item["labelled"]:
+    if item["blind"] or not item["labelled"]:
         return False
     said = [each["author"] for each in item.get("opinions", [])]
     last = item["history"][-1] if item["history"] else None

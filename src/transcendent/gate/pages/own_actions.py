@@ -1,6 +1,7 @@
 """What a person has done last, and how it is taken back."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -136,7 +137,7 @@ def take_back(
 ) -> tuple[int | None, int]:
     """Take back an action of a person, the last one by default.
 
-    Return the item, which they hold again, or None and the number of items of a campaign.
+    Return the item, which they hold again if they can, or None and the number of items of a campaign.
     """
     if not which:
         with engine.connect() as connection:
@@ -148,5 +149,6 @@ def take_back(
     if kind == "campaign":
         return None, campaigns.undo(caller.name, name)["items"]
     quarantine.undo(caller.name, int(name))
-    quarantine.take(caller.name, int(name))
+    with suppress(ConflictError):  # it is undone, also if they hold too many items
+        quarantine.take(caller.name, int(name))
     return int(name), 1
