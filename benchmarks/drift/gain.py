@@ -17,8 +17,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from adversary import AIMS, BOUNDS, evasion
 from kept import flag_stale, take_stale
-from late_and_wrong import LEARNERS, WAYS
-from late_and_wrong import run as run_late
 from rules import NOTHING, RATE, SEEDS, rules
 from run import write
 from sklearn.base import BaseEstimator
@@ -29,7 +27,7 @@ from transcendent.plots import DifferenceDisplay
 from transcendent.temporal import Backtest, RepeatedBacktest, compare
 
 DOCS = Path(__file__).parents[2] / "docs"
-KINDS = ("raw", "deduplicated")
+KINDS = ("raw",)
 SINCE = "2014-01"
 JUDGE, LIKE_IT = "LightGBM that learns, p-value", "LightGBM that learns"
 DETECTOR = "LightGBM as the detector, p-value"
@@ -47,17 +45,12 @@ PAIRS = {
     "learning detector: p-value − odds over prior": (DETECTOR, "LightGBM as the detector, odds over prior"),
     "both learn − learning judge": (BOTH, JUDGE),
 }
+AT_ONCE = (NOTHING, MARGIN, DRIFT, "LightGBM, frozen, p-value", LIKE_IT, JUDGE, DETECTOR)
 HEAD = {
     "caught": "errors caught",
     "f1": "F1 kept",
     "error": "error kept",
     "malware": "malware rejected",
-}
-HEAD_OF_LABELS = {
-    "caught": "errors caught",
-    "f1": "F1 kept",
-    "malware": "malware rejected",
-    "error": "error of all answers",
 }
 FLOODS = (0.0, 0.02, 0.05, 0.1, 0.15)
 RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
@@ -86,7 +79,7 @@ def gain() -> str:
 
 def arrival() -> str:
     """The same rules when each app is decided as it comes."""
-    return _tables(KINDS[:1], SINCE, _on_arrival)
+    return _tables(KINDS[:1], SINCE, _on_arrival, AT_ONCE)
 
 
 def second() -> str:
@@ -109,7 +102,12 @@ def _on_arrival(result: Backtest, name: str) -> Any:
     return stream.decide(result.answers[name]).accepted.astype(float)
 
 
-def _tables(kinds: tuple[str, ...], since: str | None, keeps: Callable[[Backtest, str], Any]) -> str:
+def _tables(
+    kinds: tuple[str, ...],
+    since: str | None,
+    keeps: Callable[[Backtest, str], Any],
+    names: tuple[str, ...] | None = None,
+) -> str:
     """A table of each kind of data: all months, and those that nothing was chosen on."""
     tables = []
     for kind in kinds:
@@ -117,7 +115,7 @@ def _tables(kinds: tuple[str, ...], since: str | None, keeps: Callable[[Backtest
         for seed in SEEDS:
             result = rules(kind, seed)
             parts = [0] if since is None else [0, result.periods.index(since)]
-            for name in result.answers:
+            for name in names or result.answers:
                 kept = keeps(result, name)
                 runs = [measured(result, name, kept, result.period >= first) for first in parts]
                 collect(found, {name: {f"{key} {i}": run[key] for i, run in enumerate(runs) for key in HEAD}})
@@ -248,18 +246,6 @@ def _f1(counts: Any) -> Any:
     return 2 * hits / (2 * hits + counts[:, 0, 1] + counts[:, 1, 0])
 
 
-def late_and_wrong() -> str:
-    """What late and wrong labels cost, by what learns."""
-    rows = []
-    for learner, seeds in LEARNERS.items():
-        for way in WAYS:
-            runs = [run_late(learner, way, seed) for seed in seeds]
-            cells = [interval([one[key] for one in runs]) for key in (*HEAD_OF_LABELS, "wrong")]
-            rows.append([learner, way, str(len(runs)), *cells])
-    head = ["learns", "labels", "seeds", *HEAD_OF_LABELS.values(), "labels that are wrong"]
-    return markdown(head, rows)
-
-
 def adversary() -> str:
     """Floods of strange, harmless apps; and features added to malware until it passes."""
     flooded: dict[str, list[Any]] = {}
@@ -336,7 +322,7 @@ def _draw(found: dict[str, list[Any]]) -> None:
     save(fig, "drift")
 
 
-SECTIONS = (gain, differences, arrival, budgets, stability, late_and_wrong, adversary, second)
+SECTIONS = (gain, differences, arrival, budgets, stability, adversary, second)
 
 if __name__ == "__main__":
     mpl.rcParams["svg.hashsalt"] = "transcendent"

@@ -1,6 +1,7 @@
-"""Labels that come late, or are wrong: what is left of what they are worth. Used by gain.py.
+"""Labels that come late, or are wrong: what is left of what they are worth. Prints a table.
 
-python benchmarks/drift/late_and_wrong.py both 0    # one learner, one seed: about twenty minutes of one core
+python benchmarks/drift/late_and_wrong.py           # everything, about two hours of one core
+python benchmarks/drift/late_and_wrong.py both:0    # one learner with one seed, to be kept for later
 """
 
 import json
@@ -15,6 +16,7 @@ import numpy as np
 from judge import BOOSTING
 from kept import CACHE, keep, maker
 from sklearn.svm import LinearSVC
+from tables import intervals, markdown
 
 from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
 from transcendent.datasets import Dataset, load_apigraph
@@ -33,6 +35,13 @@ WAYS: dict[str, tuple[int, str, float]] = {
     "all of young families called goodware": (0, "young", 1.0),
 }
 LEARNERS = {"both": range(3), "judge": range(1), "detector": range(1)}
+HEAD = {
+    "caught": "errors caught",
+    "f1": "F1 kept",
+    "malware": "malware rejected",
+    "error": "error of all answers",
+    "wrong": "labels that are wrong",
+}
 KEYS = {"caught": "caught_at_15", "f1": "f1_kept_at_15", "error": "error_baseline"}
 
 
@@ -88,6 +97,20 @@ def called_goodware(ages: Any, share: float, chosen: Chosen) -> Any:
     return np.where(young & (chosen.generator.random(len(chosen.y)) < share), 0, chosen.y)
 
 
+def table() -> str:
+    """What late and wrong labels cost, by what learns."""
+    rows = []
+    for learner, seeds in LEARNERS.items():
+        for way in WAYS:
+            runs = [run(learner, way, seed) for seed in seeds]
+            rows.append([learner, way, str(len(runs)), *intervals(runs, HEAD)])
+    return markdown(["learns", "labels", "seeds", *HEAD.values()], rows)
+
+
 if __name__ == "__main__":
-    for each in WAYS:
-        run(sys.argv[1], each, int(sys.argv[2]))
+    for given in sys.argv[1:]:
+        learner, seed = given.split(":")
+        for each in WAYS:
+            run(learner, each, int(seed))
+    if not sys.argv[1:]:
+        print(table())

@@ -1,6 +1,7 @@
 """Requests to a gate's application in this process, without a server, a database and threads of its own."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 
@@ -24,4 +25,5 @@ def ask(app, method, path, **given):
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8040") as http:
             return await http.request(method, path, **given)
 
-    return asyncio.run(sent())
+    with ThreadPoolExecutor(1) as pool:  # tests with a browser run a loop in this thread
+        return pool.submit(asyncio.run, sent()).result()
