@@ -1,6 +1,7 @@
 """What all tests share, those in the documentation included."""
 
 import os
+import sys
 from unittest.mock import patch
 
 import pytest
@@ -28,7 +29,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def examples_leave_nothing_behind(request, monkeypatch):
-    """Neither files among the sources, nor shortcuts that other tests would take for the project's own."""
+    """Neither files among the sources, nor open figures, nor shortcuts for the estimators of other tests."""
     if not isinstance(request.node, pytest.DoctestItem):
         yield
         return
@@ -37,3 +38,5 @@ def examples_leave_nothing_behind(request, monkeypatch):
     monkeypatch.chdir(request.getfixturevalue("tmp_path"))
     with patch.dict(SHORTCUTS):
         yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")

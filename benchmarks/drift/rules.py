@@ -124,7 +124,7 @@ def _frozen(ice: Any, data: Dataset, split: TimeSplit, seed: int) -> dict[str, t
     votes = [
         np.mean([model.predict_proba(some) for model in (*voters, fitted)], axis=0) for some in (X, test)
     ]
-    preset = CombinedMeasure(drift_measure(new_classes=False).measures, random_state=seed)
+    preset = CombinedMeasure(drift_measure().measures, random_state=seed)
     preset.fit(detector, data.X[train], data.y[train])
     scored = [
         np.stack([part.scores(detector, some) for part in preset.measures_], axis=-1) for some in (X, test)
