@@ -74,12 +74,12 @@ class Decided(BaseEstimator):
 
 def gain() -> str:
     """Every rule on the same months and labels, 15% of each month rejected."""
-    return _tables(KINDS, SINCE, _of_each_month)
+    return _tables(KINDS, _of_each_month)
 
 
 def arrival() -> str:
     """The same rules when each app is decided as it comes."""
-    return _tables(KINDS[:1], SINCE, _on_arrival, AT_ONCE)
+    return _tables(KINDS[:1], _on_arrival, AT_ONCE)
 
 
 def _of_each_month(result: Backtest, name: str) -> Any:
@@ -99,7 +99,6 @@ def _on_arrival(result: Backtest, name: str) -> Any:
 
 def _tables(
     kinds: tuple[str, ...],
-    since: str | None,
     keeps: Callable[[Backtest, str], Any],
     names: tuple[str, ...] | None = None,
 ) -> str:
@@ -109,16 +108,13 @@ def _tables(
         found: dict[str, list[Any]] = {}
         for seed in SEEDS:
             result = rules(kind, seed)
-            parts = [0] if since is None else [0, result.periods.index(since)]
+            parts = (0, result.periods.index(SINCE))
             for name in names or result.answers:
                 kept = keeps(result, name)
                 runs = [measured(result, name, kept, result.period >= first) for first in parts]
                 collect(found, {name: {f"{key} {i}": run[key] for i, run in enumerate(runs) for key in HEAD}})
-        head = [
-            *HEAD.values(),
-            *([] if since is None else [f"{since[:4]}–: {text}" for text in HEAD.values()]),
-        ]
-        keys = [f"{key} {i}" for i in range(len(parts)) for key in HEAD]
+        head = [*HEAD.values(), *(f"{SINCE[:4]}–: {text}" for text in HEAD.values())]
+        keys = [f"{key} {i}" for i in range(2) for key in HEAD]
         rows = [
             [name, *(interval([run[key] for run in runs]) for key in keys)] for name, runs in found.items()
         ]
@@ -175,7 +171,7 @@ def _difference(one: Any, metric: str) -> str:
 
 
 def budgets() -> str:
-    """F1 of the kept and errors caught at every budget; and a budget for each predicted class."""
+    """F1 of the kept at every budget, and with the same budget for each predicted class."""
     shown = (MARGIN, DRIFT, JUDGE, "LightGBM that learns, odds over prior", DETECTOR)
     found: dict[str, list[Any]] = {}
     chosen: dict[str, list[Any]] = {}
@@ -196,18 +192,11 @@ def budgets() -> str:
 
 
 def _by_class(result: Backtest, name: str, rate: float) -> Any:
-    """Each object's chance of being kept if this share of every predicted class is rejected each month."""
-    answers, kept = result.answers[name], np.empty(len(result.y))
-    for label in np.unique(answers.labels):
-        own = answers.labels == label
-        part = replace(
-            result,
-            period=result.period[own],
-            rows=result.rows[own],
-            y=result.y[own],
-            answers={name: answers[own]},
-        )
-        kept[own] = part.kept_at(name, rate)
+    """Which objects are kept if this share of every predicted class is rejected each month."""
+    kept = np.empty(len(result.y))
+    for period in range(len(result.periods)):
+        own = np.flatnonzero(result.period == period)
+        kept[own] = result.answers[name][own].within_budget(rate, by_class=True).accepted
     return kept
 
 

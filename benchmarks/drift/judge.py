@@ -20,7 +20,7 @@ from tables import AT_15, run_all
 from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
 from transcendent.datasets import Dataset, load_apigraph
 from transcendent.measures import Probability, SecondOpinion
-from transcendent.temporal import Retraining, backtest
+from transcendent.temporal import Backtest, Retraining, backtest
 from transcendent.temporal.labelling import Choice
 
 SEEDS = range(5)
@@ -72,17 +72,27 @@ def run(cache: Path, kind: str, judge: str, labels: int, seed: int) -> dict[str,
 
 def _compute(path: Path, kind: str, judge: str, labels: int, seed: int) -> None:
     apps = data(kind)
-    opinions = [SecondOpinion(model, Probability()) for model in OPINIONS[judge]]
-    ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure(opinions, bag="all"), verbose=False)
     audit = 0.0 if judge.endswith("no audit") else 0.5 if judge.endswith("half audit") else 0.2
     every = 1 if "monthly" in judge else 3
     choose: Choice = next((way for way in ("drawn", "random") if way in judge), "rejected")
     retrain = Retraining(labels, choose, every=every, audit=audit, what="judge") if labels else None
     started = time.process_time()
+    result = over_time(apps, judge, OPINIONS[judge], retrain, seed)
+    summary = result.summary()
+    found = {key: float(summary[key][0]) for key in (*AT_15.values(), "error_baseline", "f1_baseline")}
+    found["seconds"] = (time.process_time() - started) / len(result.periods)
+    path.write_text(json.dumps(found))
+    sys.stderr.write(f"{path.stem}: {found['caught_at_15']:.3f} caught, F1 {found['f1_kept_at_15']:.3f}\n")
+
+
+def over_time(apps: Dataset, name: str, models: list[Any], retrain: Retraining | None, seed: int) -> Backtest:
+    """An SVM fitted before 2013, judged by opinions of models; 15% of every later month are rejected."""
+    opinions = [SecondOpinion(model, Probability()) for model in models]
+    ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure(opinions, bag="all"), verbose=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = backtest(
-            {judge: RejectionBudget(ice, rate=0.15)},
+        return backtest(
+            {name: RejectionBudget(ice, rate=0.15)},
             apps.X,
             apps.y,
             apps.times,
@@ -91,11 +101,6 @@ def _compute(path: Path, kind: str, judge: str, labels: int, seed: int) -> None:
             random_state=seed,
             verbose=False,
         )
-    summary = result.summary()
-    found = {key: float(summary[key][0]) for key in (*AT_15.values(), "error_baseline", "f1_baseline")}
-    found["seconds"] = (time.process_time() - started) / len(result.periods)
-    path.write_text(json.dumps(found))
-    sys.stderr.write(f"{path.stem}: {found['caught_at_15']:.3f} caught, F1 {found['f1_kept_at_15']:.3f}\n")
 
 
 def results(

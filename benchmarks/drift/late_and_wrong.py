@@ -7,21 +7,17 @@ python benchmarks/drift/late_and_wrong.py both:0    # one learner with one seed,
 import json
 import sys
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judge import BOOSTING
+from judge import BOOSTING, over_time
 from kept import CACHE, keep, maker
-from sklearn.svm import LinearSVC
 from tables import intervals, markdown
 
-from transcendent import CombinedMeasure, InductiveEvaluator, RejectionBudget
 from transcendent.datasets import Dataset, load_apigraph
-from transcendent.measures import Probability, SecondOpinion
-from transcendent.temporal import Chosen, Retraining, backtest
+from transcendent.temporal import Chosen, Retraining
 
 YOUNG = 6  # months since the first app of a family
 WAYS: dict[str, tuple[int, str, float]] = {
@@ -57,22 +53,9 @@ def _compute(path: Path, learner: str, way: str, seed: int) -> None:
     started, apps = time.process_time(), load_apigraph()
     delay, which, share = WAYS[way]
     noise: Any = share if which == "any" else partial(called_goodware, family_ages(apps), share)
-    opinion = SecondOpinion(BOOSTING, Probability())
-    ice = InductiveEvaluator(LinearSVC(C=0.1), measure=CombinedMeasure([opinion], bag="all"), verbose=False)
     learning: Any = learner
     retrain = Retraining(100, "drawn", every=3, what=learning, delay=delay, noise=noise)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = backtest(
-            {learner: RejectionBudget(ice, rate=0.15)},
-            apps.X,
-            apps.y,
-            apps.times,
-            train="2013",
-            retrain=retrain,
-            random_state=seed,
-            verbose=False,
-        )
+    result = over_time(apps, learner, [BOOSTING], retrain, seed)
     summary, labelled = result.summary(), result.labelled[learner]
     found = {key: float(summary[column][0]) for key, column in KEYS.items()}
     found["malware"] = float(result.confusions_at(learner, 0.15)[:, 1, 1].sum() / np.sum(result.y == 1))

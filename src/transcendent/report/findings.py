@@ -109,8 +109,8 @@ class Findings:
     are about the first rejector. An entry of ``by_period`` and a point of a figure stand for ``step``
     periods. No training row had one of ``new_classes``. ``busiest`` is the period with most rejected objects,
     and their number. All figures are means over ``seeds``; with several, ``halves`` has half of the 95%
-    interval of each figure. ``differences`` has, by rejector and metric, what
-    the first rejector has more than that one.
+    interval of each figure. ``differences`` has, by rejector and metric, what the first
+    rejector has more than that one; it is empty if periods are few.
     """
 
     title: str | None
@@ -201,7 +201,7 @@ def find(result: Backtest | RepeatedBacktest, minutes: float = 5.0) -> Findings:
         comparison=ComparisonDisplay.of(over_time, positive),
         risk=risk,
         staffing=StaffingDisplay.of(risk, len(first.y), days, len(first.periods), minutes),
-        differences=_differences(result, names),
+        differences=_differences(result, names) if len(first.periods) >= _ENOUGH_PERIODS else {},
         monitors={name: [one.monitors[name] for one in results] for name in first.monitors},
         evidence=_evidence(results, step) if first.monitors else None,
         manifest={key: value for key, value in manifest.items() if key not in left_out},
@@ -211,10 +211,7 @@ def find(result: Backtest | RepeatedBacktest, minutes: float = 5.0) -> Findings:
 def _differences(
     result: Backtest | RepeatedBacktest, names: Sequence[str]
 ) -> dict[str, dict[str, Difference]]:
-    """Return what the first rejector gains over each other that is drawn; nothing if periods are few."""
-    one = next(iter(result.results.values())) if isinstance(result, RepeatedBacktest) else result
-    if len(one.periods) < _ENOUGH_PERIODS:
-        return {}
+    """Return what the first rejector gains over each other that is drawn."""
     found = {}
     for name in names[1:MAX_DRAWN]:
         compared = compare(result, result, rejectors=(names[0], name), at=0.15)
