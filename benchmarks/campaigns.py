@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from intervals import interval
 from lightgbm import LGBMClassifier
-from scipy.stats import t
 from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
 
@@ -310,7 +310,7 @@ def composition() -> None:
         for distance in (0.0, 0.1, 0.2, 0.3):
             found = np.array([_compose(problem, distance, seed) for seed in SEEDS])
             cells = [
-                _mean(column, digits) for column, digits in zip(found.T, (0, 4, 0, 4, 4, 2), strict=True)
+                interval(column, digits) for column, digits in zip(found.T, (0, 4, 0, 4, 4, 2), strict=True)
             ]
             print(f"| {distance} | " + " | ".join(cells) + " |", flush=True)
 
@@ -354,25 +354,16 @@ def looks() -> None:
 
 def _cells(tallies: list[Tally]) -> list[str]:
     return [
-        _mean([tally.per_look for tally in tallies], 2),
-        _mean([tally.wrong for tally in tallies], 4),
-        _mean([tally.settled / tally.objects for tally in tallies], 3),
-        _mean([tally.settled_wrong / max(tally.settled, 1) for tally in tallies], 4),
-        _mean([tally.inferred / tally.objects for tally in tallies], 3),
-        _mean([tally.inferred_wrong / max(tally.inferred, 1) for tally in tallies], 4),
-        _mean([tally.audited / tally.looks for tally in tallies], 3),
+        interval([tally.per_look for tally in tallies], 2),
+        interval([tally.wrong for tally in tallies], 4),
+        interval([tally.settled / tally.objects for tally in tallies], 3),
+        interval([tally.settled_wrong / max(tally.settled, 1) for tally in tallies], 4),
+        interval([tally.inferred / tally.objects for tally in tallies], 3),
+        interval([tally.inferred_wrong / max(tally.inferred, 1) for tally in tallies], 4),
+        interval([tally.audited / tally.looks for tally in tallies], 3),
         f"{sum(tally.audited_wrong for tally in tallies)}/{sum(tally.audited for tally in tallies)}",
-        _mean([tally.looks / tally.objects for tally in tallies], 3),
+        interval([tally.looks / tally.objects for tally in tallies], 3),
     ]
-
-
-def _mean(values: Any, digits: int) -> str:
-    """Mean and the half-width of its 95% interval by Student's t, which one seed has none of."""
-    shown = f"{np.mean(values):.{digits}f}"
-    if len(values) == 1:
-        return shown
-    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    return f"{shown} ± {half:.{digits}f}"
 
 
 def impostors() -> None:

@@ -11,7 +11,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.stats import t
+from intervals import interval
 from sklearn.datasets import make_classification
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.svm import LinearSVC
@@ -85,12 +85,6 @@ def _promised_and_delivered(ice: InductiveEvaluator, test: Any) -> dict[str, flo
     }
 
 
-def interval(values: Any) -> str:
-    """Mean and half a 95% interval by Student's t."""
-    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):+.4f} ± {half:.4f}"
-
-
 def main() -> None:
     warnings.simplefilter("ignore")
     found = {way: [run(way, seed) for seed in SEEDS] for way in WAYS}
@@ -102,7 +96,7 @@ def main() -> None:
         keys = ("promised", "delivered", "rejected, promised", "rejected")
         cells = [f"{np.mean([r[key] for r in runs]):.4f}".removeprefix("0") for key in keys]
         left_out = f"{np.mean([r['left out'] for r in runs]):,.0f}"
-        against = "–" if way == "nothing" else interval(excess[way] - excess["nothing"])
+        against = "–" if way == "nothing" else interval(excess[way] - excess["nothing"], 4, sign="+")
         print(f"| {way} | {' | '.join(cells)} | {left_out} | {against} |", flush=True)
 
 

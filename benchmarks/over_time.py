@@ -6,7 +6,6 @@ python benchmarks/over_time.py table figures    # some of: table deduplicated fi
 The environment variable TRANSCENDENT_DATA names the folder with the apigraph files.
 """
 
-import statistics
 import sys
 import time
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from intervals import interval
 from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
 from sklearn.base import clone
@@ -78,7 +78,7 @@ def run(apps: Dataset, chosen: dict[str, Any], seed: int, **options: Any) -> Bac
 
 
 def table(*, deduplicate: bool = False) -> None:
-    """Mean over the seeds, and the range where it is wider than a rounding."""
+    """Means over the seeds."""
     apps = load_apigraph(deduplicate=deduplicate)
     print(apps)
     results, seconds = [], []
@@ -106,7 +106,7 @@ def table(*, deduplicate: bool = False) -> None:
     print("| rejector | " + " | ".join(name.strip() for name in shown) + " |")
     print("|---" * (len(shown) + 1) + "|")
     for name in results[0]:
-        cells = [spread([r[name][key] for r in results]) for key in shown.values()]
+        cells = [interval([r[name][key] for r in results]) for key in shown.values()]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
@@ -116,15 +116,6 @@ def rows_of(result: Backtest) -> dict[str, dict[str, float]]:
         name: {key: float(column[i]) for key, column in summary.items() if key != "rejector"}
         for i, name in enumerate(result.answers)
     }
-
-
-def spread(values: list[float]) -> str:
-    if np.isnan(values).any():
-        return "–"
-    digits = 4 if max(values) < 0.1 else 3
-    mean, half = statistics.mean(values), (max(values) - min(values)) / 2
-    shown = f"{mean:.{digits}f}".removeprefix("0")
-    return shown if half < 0.5 * 10**-digits else f"{shown} ± {half:.{digits}f}".replace("± 0", "± ")
 
 
 def deduplicated() -> None:
@@ -143,7 +134,7 @@ def labels() -> None:
         found = Parallel(n_jobs=2)(delayed(run)(apps, ice, seed, retrain=retrain) for seed in SEEDS)
         rows = [rows_of(result)["ICE"] for result in found]
         keys = ("aut_f1_baseline", "aut_f1_kept", "error_baseline", "error_kept", "rejection_rate")
-        cells = [spread([row[key] for row in rows]) for key in keys]
+        cells = [interval([row[key] for row in rows]) for key in keys]
         named = f"{retrain.labels} | {retrain.choose}" if retrain else "0 | –"
         print(f"| {named} | " + " | ".join(cells) + " |", flush=True)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+from intervals import interval
 from lightgbm import LGBMClassifier
-from scipy.stats import t
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.svm import LinearSVC
@@ -50,7 +50,7 @@ def leak() -> str:
                     each for test in (same, later) for each in _kept(ice, apps.X[test], apps.y[test])
                 ]
                 found.append([*promised, *delivered])
-            rows.append([name, label, *map(_interval, np.transpose(found))])
+            rows.append([name, label, *map(interval, np.transpose(found))])
     head = ["detector", "label that calibrates", "promised: F1 kept", "rejected"]
     head += ["2012, other apps: F1 kept", "rejected", "2013–2018: F1 kept", "rejected"]
     return _table(head, rows)
@@ -78,7 +78,7 @@ def monotone() -> str:
             at_15 = [_at_15(decisions, y, month) for decisions in both]
             found.append([differ, *(decisions.rejection_rate for decisions in both), *at_15[0], *at_15[1]])
         differ, *others = np.transpose(found)
-        rows.append([name, " ".join(f"{n:.0f}" for n in differ), *map(_interval, others)])
+        rows.append([name, " ".join(f"{n:.0f}" for n in differ), *map(interval, others)])
     head = ["detector", f"of {len(y):,} decisions differ, by seed", "rejected by credibility", "by score"]
     head += [
         "15% of each month, by credibility: errors caught",
@@ -97,12 +97,6 @@ def _at_15(decisions: Any, y: Any, month: Any) -> tuple[float, float]:
         kept[own] = decisions[own].within_budget(0.15).accepted
     wrong = decisions.labels != y
     return float(np.mean(~kept[wrong])), float(f1_score(y[kept], decisions.labels[kept]))
-
-
-def _interval(values: Any) -> str:
-    """Mean and half of its 95% interval by Student's t."""
-    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{np.mean(values):.3f} ± {half:.3f}".replace("0.", ".")
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,15 +1,17 @@
 """Runs of every seed, results as Markdown, and figures."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
-import numpy as np
 from joblib import Parallel, delayed
 from kept import CACHE
-from scipy.stats import t
+
+sys.path.append(str(Path(__file__).parents[1]))  # a script finds only modules beside itself
+from intervals import interval as interval
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 AT_15 = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "aurc"}
@@ -18,19 +20,6 @@ AT_15 = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "a
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def interval(values: list[float]) -> str:
-    """Mean and the half-width of its 95% interval by Student's t."""
-    if np.isnan(values).any():
-        return "undefined"
-    mean = float(np.mean(values))
-    digits = 4 if mean < 0.1 else 3
-    shown = f"{mean:.{digits}f}".removeprefix("0")
-    if len(values) == 1:
-        return shown
-    half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{shown} ± {half:.{digits}f}".replace("± 0", "± ")
 
 
 def intervals(runs: list[dict[str, float]], keys: Iterable[str]) -> list[str]:
