@@ -12,7 +12,7 @@ from transcendent.cli.models import Digest, Reason
 from transcendent.cli.options import AsJson, Database
 
 if TYPE_CHECKING:
-    from transcendent.gate.comparing import Bounds, Comparison
+    from transcendent.gate.comparing import Bounds, ModelComparison
 
 
 def shadow(
@@ -63,7 +63,7 @@ def compare(
     showing.show(_in_words(found), data, as_json)
 
 
-def _in_words(found: "Comparison") -> str:
+def _in_words(found: "ModelComparison") -> str:
     from transcendent._utils.listing import Listing
 
     a, b = found.a[:12], found.b[:12]
@@ -96,7 +96,7 @@ def _in_words(found: "Comparison") -> str:
     return f"{head}\n\n{table.as_text()}\n\n{conclusion(found)}"
 
 
-def _rejected(found: "Comparison", digest: str, n: int) -> str:
+def _rejected(found: "ModelComparison", digest: str, n: int) -> str:
     """Return the share that a model rejects, with a note if it will still change."""
     from transcendent.gate.comparing import SETTLED
 
@@ -111,7 +111,7 @@ def _share(share: "Bounds | None") -> str:
     return "unknown" if share is None else showing.percents(share.low, share.high, 0)
 
 
-def conclusion(found: "Comparison") -> str:
+def conclusion(found: "ModelComparison") -> str:
     """Return what the comparison shows, in a sentence."""
     if not found.disagreements:
         return "They never disagreed."

@@ -101,7 +101,7 @@ class JudgedCells(NamedTuple):
     better: str | None
 
 
-class Comparison(NamedTuple):
+class ModelComparison(NamedTuple):
     """How two models compare on the objects that both have decided; outcomes are labels or None (rejected).
 
     ``better`` is ``"a"``, ``"b"`` or None if nothing can be concluded; ``more_labels`` is then about the
@@ -128,7 +128,7 @@ class Comparison(NamedTuple):
     more_labels: int | None
 
 
-def compare(connection: Connection, a: str, b: str) -> Comparison:
+def compare(connection: Connection, a: str, b: str) -> ModelComparison:
     """Compare two models, given by the first digits of their digests."""
     first, second = find(connection, a), find(connection, b)
     models = {"a": first.number, "b": second.number}
@@ -147,7 +147,7 @@ def compare(connection: Connection, a: str, b: str) -> Comparison:
     drawn = (_turn(DrawnItem(*row), turned) for row in connection.execute(text(_DRAWN), given))
     of_both = connection.execute(text(_CLASSES), models).scalars()
     judged = judge(counts, drawn, {str(label) for classes in of_both for label in classes})
-    return Comparison(
+    return ModelComparison(
         first.digest,
         second.digest,
         (first if turned else second).digest,

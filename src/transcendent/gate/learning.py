@@ -84,7 +84,7 @@ class ToLearn(NamedTuple):
     model: str = ""
 
 
-class Labels(NamedTuple):
+class StandingLabels(NamedTuple):
     """Labels that stand, by item, and their numbers by class, author and origin."""
 
     taught: dict[int, str]
@@ -160,7 +160,7 @@ def _deciding(connection: Connection) -> Deployment:
     return plan.deciding
 
 
-def _export(engine: Engine, model: Model, file: Path, wanted: ToLearn) -> Labels:
+def _export(engine: Engine, model: Model, file: Path, wanted: ToLearn) -> StandingLabels:
     """Write the labels that stand to a file, and return them."""
     n = export_labelled(
         engine,
@@ -176,7 +176,7 @@ def _export(engine: Engine, model: Model, file: Path, wanted: ToLearn) -> Labels
     origins = [_origin(*each) for each in zip(*about, strict=True)]
     counted = {"by_label": labels, "by_author": authors, "by_origin": origins}
     counts = {name: dict(sorted(Counter(values).items())) for name, values in counted.items()}
-    return Labels(dict(zip(items, labels, strict=True)), counts)
+    return StandingLabels(dict(zip(items, labels, strict=True)), counts)
 
 
 def _origin(audited: bool, accepted: bool, source: str | None) -> str:

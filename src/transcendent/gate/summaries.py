@@ -10,7 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 from sqlalchemy import Engine, text
 
-from transcendent.gate.comparing import Comparison, compare
+from transcendent.gate.comparing import ModelComparison, compare
 from transcendent.gate.deployments import DeploymentError, needed
 from transcendent.gate.quarantine import queue_in
 
@@ -99,7 +99,7 @@ class Summaries:
             self._took[shadow] = self._clock() - began
 
 
-def summary_of(found: Comparison) -> dict[str, Any]:
+def summary_of(found: ModelComparison) -> dict[str, Any]:
     """Return what pages say about a comparison of the model that decides, a, and its shadow, b."""
     labels, unclear, a_right, b_right = (
         sum(getattr(cell, name) for cell in found.cells)
