@@ -7,15 +7,18 @@ TRANSCENDENT_DATA names the folder with the data, TRANSCENDENT_CACHE one for wha
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import aging as promised
+import late_and_wrong as late
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from adversary import AIMS, BOUNDS, evasion
+from adversary import AIMS, BOUNDS, SHARES, evasion
 from kept import flag_stale, take_stale
 from rules import NOTHING, RATE, SEEDS, rules
 from run import write
@@ -27,7 +30,7 @@ from transcendent.plots import DifferenceDisplay
 from transcendent.temporal import Backtest, RepeatedBacktest, compare
 
 DOCS = Path(__file__).parents[2] / "docs"
-KINDS = ("raw",)
+KINDS = ("raw", "deduplicated")
 SINCE = "2014-01"
 JUDGE, LIKE_IT = "LightGBM that learns, p-value", "LightGBM that learns"
 DETECTOR = "LightGBM as the detector, p-value"
@@ -44,6 +47,11 @@ PAIRS = {
     "learning detector: p-value − probability": (DETECTOR, "LightGBM as the detector"),
     "learning detector: p-value − odds": (DETECTOR, "LightGBM as the detector, odds over prior"),
     "both learn − learning judge": (BOTH, JUDGE),
+    "learning detector − both learn": (DETECTOR, BOTH),
+    "margin: p-value − decision value": (MARGIN, "its own decision value"),
+    "soft vote: p-value − probability": ("soft vote, frozen, p-value", "soft vote, frozen"),
+    "LightGBM, frozen: p-value − probability": ("LightGBM, frozen, p-value", "LightGBM, frozen"),
+    "LightGBM, frozen: p-value − odds": ("LightGBM, frozen, p-value", "LightGBM, frozen, odds over prior"),
 }
 AT_ONCE = (NOTHING, MARGIN, DRIFT, "LightGBM, frozen, p-value", LIKE_IT, JUDGE, DETECTOR)
 HEAD = {
@@ -51,8 +59,32 @@ HEAD = {
     "f1": "F1 kept",
     "error": "error kept",
     "malware": "malware rejected",
+    "missed": "malware missed",
+    "reviewed": "F1 reviewed",
+}
+DIFFERENCES = {
+    "errors_caught": "errors caught",
+    "f1_kept": "F1 kept",
+    "positives_rejected": "malware rejected",
+    "positives_missed": "malware missed",
+    "f1_reviewed": "F1 reviewed",
 }
 FLOODS = (0.0, 0.02, 0.05, 0.1, 0.15)
+AT_BUDGETS = {
+    "its own decision value": False,
+    MARGIN: False,
+    f"{MARGIN}, by class": True,
+    DRIFT: False,
+    f"{DRIFT}, by class": True,
+    LIKE_IT: False,
+    JUDGE: False,
+    "LightGBM that learns, odds over prior": False,
+    f"{JUDGE}, by class": True,
+    "LightGBM as the detector": False,
+    DETECTOR: False,
+    "LightGBM as the detector, odds over prior": False,
+    f"{DETECTOR}, by class": True,
+}
 RATES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
 
 
@@ -74,12 +106,22 @@ class Decided(BaseEstimator):
 
 def gain() -> str:
     """Every rule on the same months and labels, 15% of each month rejected."""
-    return _tables(KINDS, _of_each_month)
+    return _tables({f"{kind.capitalize()}, 2014 to 2018": _later(kind) for kind in KINDS}, _of_each_month)
+
+
+def all_months() -> str:
+    """The same with 2013, on which things were chosen."""
+    titles = {f"{kind.capitalize()}, 2013 to 2018": partial(rules, kind) for kind in KINDS}
+    return _tables(titles, _of_each_month)
+
+
+def _later(kind: str) -> Callable[[int], Backtest]:
+    return lambda seed: _since(rules(kind, seed))
 
 
 def arrival() -> str:
     """The same rules when each app is decided as it comes."""
-    return _tables(KINDS[:1], _on_arrival, AT_ONCE)
+    return _tables({"Raw, 2014 to 2018": _later("raw")}, _on_arrival, AT_ONCE)
 
 
 def _of_each_month(result: Backtest, name: str) -> Any:
@@ -98,40 +140,50 @@ def _on_arrival(result: Backtest, name: str) -> Any:
 
 
 def _tables(
-    kinds: tuple[str, ...],
+    results: Mapping[str, Callable[[int], Backtest]],
     keeps: Callable[[Backtest, str], Any],
     names: tuple[str, ...] | None = None,
 ) -> str:
-    """A table of each kind of data: all months, and those that nothing was chosen on."""
+    """A table of each of some results, which depend on the seed."""
     tables = []
-    for kind in kinds:
+    for title, of in results.items():
         found: dict[str, list[Any]] = {}
         for seed in SEEDS:
-            result = rules(kind, seed)
-            parts = (0, result.periods.index(SINCE))
+            result = of(seed)
+            ranked = result.summary()
+            aurc = dict(zip(ranked["rejector"].tolist(), ranked["aurc"].tolist(), strict=True))
             for name in names or result.answers:
-                kept = keeps(result, name)
-                runs = [measured(result, name, kept, result.period >= first) for first in parts]
-                collect(found, {name: {f"{key} {i}": run[key] for i, run in enumerate(runs) for key in HEAD}})
-        head = [*HEAD.values(), *(f"{SINCE[:4]}–: {text}" for text in HEAD.values())]
-        keys = [f"{key} {i}" for i in range(2) for key in HEAD]
+                row = measured(result, name, keeps(result, name), slice(None))
+                collect(found, {name: row | {"aurc": aurc[name]}})
         rows = [
-            [name, *(interval([run[key] for run in runs]) for key in keys)] for name, runs in found.items()
+            [name, *(interval([run[key] for run in runs]) for key in (*HEAD, "aurc"))]
+            for name, runs in found.items()
         ]
-        tables.append(f"### {kind.capitalize()}\n\n{markdown(['rejects by', *head], rows)}")
+        tables.append(f"### {title}\n\n{markdown(['rejects by', *HEAD.values(), 'AURC'], rows)}")
     return "\n\n".join(tables)
 
 
+def second() -> str:
+    """The same rules on another stream, which nothing was ever chosen on, and their differences."""
+    table = _tables({"Androzoo": partial(rules, "androzoo")}, _of_each_month)
+    y = rules("androzoo", 0).y
+    repeated = RepeatedBacktest({seed: rules("androzoo", seed) for seed in SEEDS})
+    return f"{len(y):,} apps, {y.sum():,} of them malware.\n\n{table}\n\n{_compared(repeated)[0]}"
+
+
 def measured(result: Backtest, name: str, kept: Any, of: Any) -> dict[str, float]:
-    """The four figures of a rule on some objects; each is kept with a chance."""
+    """The figures of a rule on some objects; each is kept with a chance."""
     labels, y, kept = result.answers[name].labels[of], result.y[of], kept[of]
     wrong, malware = labels != y, y == 1
     hits, errors = kept[malware & ~wrong].sum(), kept[wrong].sum()
+    missed = kept[malware & wrong].sum()
     return {
         "caught": float(1 - errors / wrong.sum()),
         "f1": float(2 * hits / (2 * hits + errors)),
         "error": float(errors / kept.sum()),
         "malware": float(1 - kept[malware].mean()),
+        "missed": float(missed / malware.sum()),
+        "reviewed": float(1 - errors / (2 * (malware.sum() - missed) + errors)),
     }
 
 
@@ -140,13 +192,17 @@ def differences() -> str:
     tables = []
     for kind in KINDS:
         repeated = RepeatedBacktest({seed: _since(rules(kind, seed)) for seed in SEEDS})
-        found = {title: compare(repeated, repeated, rejectors=pair, at=RATE) for title, pair in PAIRS.items()}
+        table, found = _compared(repeated)
         if kind == "raw":
             save(DifferenceDisplay.from_comparisons(found).plot().figure_, "gain-differences")
-        metrics = ("errors_caught", "f1_kept", "error_kept", "positives_rejected")
-        rows = [[title, *(_difference(one, metric) for metric in metrics)] for title, one in found.items()]
-        tables.append(f"### Differences, {kind}\n\n{markdown(['2014–2018', *HEAD.values()], rows)}")
+        tables.append(f"### Differences, {kind}, 2014 to 2018\n\n{table}")
     return "\n\n".join(tables)
+
+
+def _compared(repeated: RepeatedBacktest) -> tuple[str, dict[str, Any]]:
+    found = {title: compare(repeated, repeated, rejectors=pair, at=RATE) for title, pair in PAIRS.items()}
+    rows = [[title, *(_difference(one, metric) for metric in DIFFERENCES)] for title, one in found.items()]
+    return markdown(["difference", *DIFFERENCES.values()], rows), found
 
 
 def _since(result: Backtest) -> Backtest:
@@ -165,29 +221,30 @@ def _since(result: Backtest) -> Backtest:
 
 def _difference(one: Any, metric: str) -> str:
     at = one.metrics.index(metric)
-    digits = 4 if metric == "error_kept" else 3
+    digits = 4 if metric == "f1_reviewed" else 3
     middle, low, high = (f"{value[at]:+.{digits}f}" for value in (one.difference, one.low, one.high))
     return f"{middle} ({low} to {high})".replace("0.", ".")
 
 
 def budgets() -> str:
-    """F1 of the kept at every budget, and with the same budget for each predicted class."""
-    shown = (MARGIN, DRIFT, JUDGE, "LightGBM that learns, odds over prior", DETECTOR)
-    found: dict[str, list[Any]] = {}
-    chosen: dict[str, list[Any]] = {}
+    """F1 of the kept and errors caught at every budget, in one ranking or with a budget for each class."""
+    found: dict[str, dict[str, list[Any]]] = {"2013, F1 kept": {}, "2014 to 2018, F1 kept": {}}
+    found["2014 to 2018, errors caught"] = {}
     for seed in SEEDS:
         result = rules("raw", seed)
-        split = result.periods.index(SINCE)
-        for name in shown:
-            for how, kept_at in (("", Backtest.kept_at), (", by class", _by_class)):
-                runs = [kept_at(result, name, rate) for rate in RATES]
-                for of, own in ((chosen, result.period < split), (found, result.period >= split)):
-                    collect(of, {name + how: [measured(result, name, kept, own)["f1"] for kept in runs]})
-    head = ["F1 kept", *(f"{rate:.0%}" for rate in RATES)]
+        since = result.period >= result.periods.index(SINCE)
+        for shown, by_class in AT_BUDGETS.items():
+            keeps, name = _by_class if by_class else Backtest.kept_at, shown.removesuffix(", by class")
+            kept = [keeps(result, name, rate) for rate in RATES]
+            for title, runs in found.items():
+                key = "f1" if title.endswith("F1 kept") else "caught"
+                of = ~since if title.startswith("2013") else since
+                collect(runs, {shown: [measured(result, name, each, of)[key] for each in kept]})
+    head = ["", *(f"{rate:.0%}" for rate in RATES)]
     return "\n\n".join(
         f"### {title}\n\n"
         + markdown(head, [[name, *map(interval, np.transpose(runs))] for name, runs in of.items()])
-        for title, of in (("2013, on which to choose", chosen), ("2014–2018", found))
+        for title, of in found.items()
     )
 
 
@@ -248,7 +305,7 @@ def adversary() -> str:
     rows = [
         [aim, what, *map(interval, np.transpose([one[aim][what] for one in evaded]))]
         for aim in AIMS
-        for what in ("called goodware", "and accepted")
+        for what in SHARES
     ]
     added = markdown(["adds what fools", "share", *(f"{bound} features" for bound in BOUNDS)], rows)
     return f"{flood}\n\n{added}"
@@ -306,7 +363,28 @@ def _draw(found: dict[str, list[Any]]) -> None:
     save(fig, "drift")
 
 
-SECTIONS = (gain, differences, arrival, budgets, stability, adversary)
+def late_and_wrong() -> str:
+    """What late and wrong labels cost."""
+    return late.table()
+
+
+def aging() -> str:
+    """How fast promises break."""
+    return f"{promised.simulated()}\n\n{promised.real()}"
+
+
+SECTIONS = (
+    gain,
+    all_months,
+    differences,
+    arrival,
+    budgets,
+    second,
+    late_and_wrong,
+    stability,
+    aging,
+    adversary,
+)
 
 if __name__ == "__main__":
     mpl.rcParams["svg.hashsalt"] = "transcendent"

@@ -33,17 +33,30 @@ _GRID = np.arange(-8, 16, _STEP)
 class Problem:
     """Objects of some classes, of which a share has another label than it looks like.
 
-    The rarer a class, the more of its answers are wrong.
+    The rarer a class, the more of its answers are wrong. The shares of the classes, and how far their
+    evidence is apart, are the usual ones unless they are given.
     """
 
     n_classes: int
     flipped: float = 0.0
+    shares: tuple[float, ...] | None = None
+    apart: float | None = None
+
+    @property
+    def prior(self) -> Any:
+        """The share of each class."""
+        return np.array(self.shares or PRIORS[self.n_classes])
+
+    @property
+    def separation(self) -> float:
+        """Between the means of the evidence."""
+        return self.apart or SEPARATION[self.n_classes]
 
     def objects(self, generator: np.random.Generator, n: int) -> tuple[Answers, Any]:
         """The detector's answers, and true labels."""
-        y = generator.choice(self.n_classes, n, p=PRIORS[self.n_classes])
+        y = generator.choice(self.n_classes, n, p=self.prior)
         evidence = generator.normal(size=(n, self.n_classes))
-        evidence[np.arange(n), y] += SEPARATION[self.n_classes]
+        evidence[np.arange(n), y] += self.separation
         ranked = np.sort(evidence, axis=1)
         best_other = np.where(evidence == ranked[:, -1:], ranked[:, -2:-1], ranked[:, -1:])
         if self.flipped:
@@ -66,11 +79,10 @@ class Problem:
 
     def _shares(self, margins: list[float]) -> tuple[float, float]:
         """The error among answers with at least the margin of their class, and the share of all others."""
-        own, other = _accepted(self.n_classes)
-        prior = np.array(PRIORS[self.n_classes])
+        own, other = _accepted(self.n_classes, self.separation)
         hit, miss = (
             float(p @ np.interp(margins, _GRID, share, right=0.0))
-            for p, share in ((prior, own), (1 - prior, other))
+            for p, share in ((self.prior, own), (1 - self.prior, other))
         )
         right = (1 - self.flipped) * hit + self.flipped / (self.n_classes - 1) * miss
         accepted = hit + miss
@@ -78,11 +90,11 @@ class Problem:
 
 
 @cache
-def _accepted(n_classes: int) -> tuple[Any, Any]:
+def _accepted(n_classes: int, separation: float) -> tuple[Any, Any]:
     """Chance that a class is answered with at least each margin of the grid: for its objects, and others."""
     below = norm.cdf(_GRID[:, None] - _GRID)  # the best other class is this far below
-    far = norm.cdf(_GRID[:, None] - _GRID - SEPARATION[n_classes])
-    own = norm.pdf(_GRID - SEPARATION[n_classes]) @ below ** (n_classes - 1)
+    far = norm.cdf(_GRID[:, None] - _GRID - separation)
+    own = norm.pdf(_GRID - separation) @ below ** (n_classes - 1)
     other = norm.pdf(_GRID) @ (below ** (n_classes - 2) * far)
     return own * _STEP, other * _STEP
 

@@ -63,11 +63,20 @@ def rules(kind: str, seed: int) -> Backtest:
     keep(path, lambda: _compute(path, kind, seed), maker(__file__))
     with np.load(path, allow_pickle=False) as stored:
         period, y, periods = stored["period"], stored["y"], tuple(stored["periods"].tolist())
-        answers = {
-            name: _ranked(stored[f"labels {name}"], stored[f"trust {name}"])
-            for name in stored["names"].tolist()
+        columns = {
+            name: (stored[f"labels {name}"], stored[f"trust {name}"]) for name in stored["names"].tolist()
         }
+    answers = {name: _ranked(*pair) for name, pair in (columns | _answering(columns)).items()}
     return Backtest(periods, period, np.arange(len(y)), y, answers, np.array([0, 1]), 1, {"period": "month"})
+
+
+def _answering(columns: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """The frozen LightGBM, answering itself."""
+    labels, chance = columns["LightGBM, frozen"]
+    own = np.where(chance < 0.5, 1 - labels, labels)
+    sure = np.maximum(chance, 1 - chance)
+    name = "LightGBM of the start as the detector"
+    return {f"{name}, {NOTHING}": (own, np.zeros(len(own))), name: (own, sure)}
 
 
 def _ranked(labels: Any, trust: Any) -> Decisions:

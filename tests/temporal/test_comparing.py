@@ -42,7 +42,9 @@ def literally(y, labels, accepted):
         "rejection_rate": np.mean(~accepted),
         "f1_baseline": f1_score(y, labels),
         "error_baseline": wrong.mean(),
+        "f1_reviewed": f1_score(y, np.where(accepted, labels, y)),
         "positives_rejected": np.mean(~accepted[y == 1]),
+        "positives_missed": np.mean((accepted & (labels != 1))[y == 1]),
     }
 
 

@@ -138,6 +138,13 @@ def subset_metrics(counts: IntArray, positive: int | None) -> dict[str, FloatArr
     return columns
 
 
+def reviewed(counts: AnyArray) -> AnyArray:
+    """Return (..., classes, classes) counts of all objects, the rejected with the labels that they have."""
+    kept, rejected = counts[..., 0, :, :], counts[..., 1, :, :]
+    right: AnyArray = rejected.sum(axis=-1)[..., None] * np.eye(counts.shape[-1])
+    return np.add(kept, right)
+
+
 def resample(counts: IntArray, n_resamples: int, generator: np.random.Generator) -> Any:
     """Yield batches of bootstrap samples, (b, ..., 2, classes, classes) counts.
 

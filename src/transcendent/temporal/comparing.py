@@ -11,7 +11,7 @@ from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import counted
-from transcendent.metrics.performance import SUBSETS, Subset, subset_metrics
+from transcendent.metrics.performance import SUBSETS, Subset, performance, reviewed, subset_metrics
 from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest, as_frame
 
@@ -23,7 +23,7 @@ _METRICS: dict[str, tuple[str, Subset]] = {
     "f1_baseline": ("f1", "baseline"),
     "error_baseline": ("error", "baseline"),
 }
-_POSITIVES = "positives_rejected"
+_POSITIVES = ("positives_rejected", "positives_missed")
 _BLOCK_CELLS = 1 << 22
 
 
@@ -142,7 +142,7 @@ def compare(
     >>> result = backtest(both, stream.X, stream.y, stream.times, train="2020-05")
     >>> found = compare(result, result, rejectors=("ICE", "sigmoid"), at=0.15)
     >>> found.difference.shape
-    (7,)
+    (9,)
     """
     check_shares(ends="excluded", level=level)
     if at is not None:
@@ -218,16 +218,18 @@ def _drawn_periods(n: int, block: int, n_resamples: int, generator: np.random.Ge
 
 
 def _names_of_metrics(result: Backtest) -> tuple[str, ...]:
-    return (*_METRICS, *([] if result.positive is None else [_POSITIVES]))
+    return (*_METRICS, "f1_reviewed", *(() if result.positive is None else _POSITIVES))
 
 
 def _metrics(counts: AnyArray, positive: int | None) -> FloatArray:
     """Return the metrics of (..., 2, classes, classes) counts, along a new last axis."""
     columns = subset_metrics(counts, positive)
     found = [columns[key][..., SUBSETS.index(subset)] for key, subset in _METRICS.values()]
+    found.append(performance(reviewed(counts), positive)["f1"])
     if positive is not None:
         of_class = counts[..., positive, :].sum(axis=-1)
-        found.append(divide(of_class[..., 1], of_class.sum(axis=-1)))
+        missed = of_class[..., 0] - counts[..., 0, positive, positive]
+        found += [divide(part, of_class.sum(axis=-1)) for part in (of_class[..., 1], missed)]
     return np.stack(found, axis=-1)
 
 
