@@ -321,8 +321,12 @@ def readme() -> str:
         "LightGBM, frozen": "probability of one LightGBM",
         DRIFT: '`measure="drift"`',
         LIKE_IT: "probability of a LightGBM that learns from 100 labels a month",
+        "LightGBM that learns, odds over prior": "its odds beyond the share of the class",
         JUDGE: "its p-value: a judge that learns",
-        DETECTOR: "the same LightGBM as the detector, its p-value",
+        f"an SVM that learns, {NOTHING}": "nothing; the SVM learns from the same labels",
+        BOTH: "the learning judge, beside the SVM that learns",
+        f"LightGBM as the detector, {NOTHING}": "nothing; the same LightGBM as the detector",
+        DETECTOR: "its p-value",
     }
     found: dict[str, list[Any]] = {}
     for seed in SEEDS:
