@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from transcendent._utils.extras import extra
+from transcendent.batch.outputs import ASIDE, Folder
 from transcendent.batch.part import RECORD, TableJob
+from transcendent.batch.patience import passes, patiently
 from transcendent.batch.places import hidden
-from transcendent.batch.plan import FILES_AT_ONCE, Digest, Part, data_digest
-from transcendent.batch.writing import ASIDE, write_json
+from transcendent.batch.plan import FILES_AT_ONCE, Digest, Part, data_digest, data_length
 from transcendent.errors import TableRefusedError
 
 MANIFEST = "_manifest.json"
@@ -19,7 +20,7 @@ _WAY_OUT = "Choose another folder, or remove this one."
 
 def resume(
     job: TableJob,
-    held: dict[str, str],
+    held: list[str],
     parts: list[Part],
     rows_per_task: int,
     digest: Digest,
@@ -39,29 +40,30 @@ def resume(
         "rows_per_task": int(rows_per_task),
         "digest": digest,
     }
-    path = f"{job.folder}/{_RUN}"
+    out = job.out
     if _RUN in held:
-        with job.target.open_input_file(path) as file:
-            before = json.loads(file.read())
+        before = out.read_json(_RUN)
         if differ := [key for key, value in run.items() if before.get(key) != value]:
             raise TableRefusedError(
-                f"{job.folder} holds decisions made with another {' and '.join(differ)}. {_WAY_OUT}"
+                f"{out.path} holds decisions made with another {' and '.join(differ)}. {_WAY_OUT}"
             )
     elif any(not hidden(name) for name in held):
-        raise TableRefusedError(f"{job.folder} holds other files. Choose another folder, or an empty one.")
+        raise TableRefusedError(f"{out.path} holds other files. Choose another folder, or an empty one.")
     records = _finished(job, held, parts)
-    sweep(job, held, records)
+    sweep(out, held, records)
     if _RUN not in held:
-        write_json(job.target, path, run)
+        out.write_json(_RUN, run)
     return records
 
 
-def _finished(job: TableJob, held: dict[str, str], parts: list[Part]) -> dict[str, dict[str, Any]]:
+def _finished(job: TableJob, held: list[str], parts: list[Part]) -> dict[str, dict[str, Any]]:
     """Return the records of complete parts; raise on parts of other input files or another model."""
     inputs = {part.name: part.file.digest for part in parts}
     visible = [name for name in held if not hidden(name)]
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        found = zip(visible, pool.map(partial(_record, job), visible), strict=True)
+        found = zip(
+            visible, pool.map(partial(patiently, job.out.filesystem, _record, job.out), visible), strict=True
+        )
         records = {name: record for name, record in found if record is not None}
     for name in visible:
         # A damaged part has no record; it is decided again if its input is still there.
@@ -72,37 +74,42 @@ def _finished(job: TableJob, held: dict[str, str], parts: list[Part]) -> dict[st
             wrong = f"decided by another model, {record['model']}"
         else:
             continue
-        raise TableRefusedError(f"{name} in {job.folder} was {wrong}. {_WAY_OUT}")
+        raise TableRefusedError(f"{name} in {job.out.path} was {wrong}. {_WAY_OUT}")
     return records
 
 
-def _record(job: TableJob, name: str) -> dict[str, Any] | None:
+def _record(out: Folder, name: str) -> dict[str, Any] | None:
     """Return a part's record, or None if the part or the file of its bad rows is damaged."""
     try:
-        metadata, digest = _read_footer(job.target, f"{job.folder}/{name}")
-        record: dict[str, Any] = json.loads(metadata.metadata[RECORD])
-        whole = (metadata.num_rows, digest) == (sum(record["objects"]), record["sha256"])
+        with out.open(name) as opened:
+            footer = extra("pyarrow.parquet", "dask").read_metadata(opened)
+            record: dict[str, Any] = json.loads(footer.metadata[RECORD])
+            whole = _is_whole(out, opened, footer, sum(record["objects"]), record["written"])
         if record["bad"]:
-            metadata, digest = _read_footer(job.target, f"{job.folder}/_bad/{name}")
-            whole &= (metadata.num_rows, digest) == (record["bad"], record["bad_sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
+            with out.open(f"_bad/{name}") as opened:
+                footer = extra("pyarrow.parquet", "dask").read_metadata(opened)
+                whole &= _is_whole(out, opened, footer, record["bad"], record["bad_written"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if passes(out.filesystem, error):
+            raise
         return None
     return record if whole else None
 
 
-def _read_footer(filesystem: Any, path: str) -> tuple[Any, str]:
-    """Return the metadata in the footer, and the digest of everything before it."""
-    with filesystem.open_input_file(path) as opened:
-        return extra("pyarrow.parquet", "dask").read_metadata(opened), data_digest(opened)
+def _is_whole(out: Folder, opened: Any, footer: Any, rows: int, written: dict[str, Any]) -> bool:
+    """Return whether a file has the rows and the data that were written."""
+    if footer.num_rows != rows or data_length(opened) != written["bytes"]:
+        return False
+    return out.keeps_content or data_digest(opened) == written["sha256"]
 
 
-def sweep(job: TableJob, held: dict[str, str], records: dict[str, dict[str, Any]]) -> None:
+def sweep(out: Folder, held: list[str], records: dict[str, dict[str, Any]]) -> None:
     """Remove an earlier run's manifest, files of tasks that died, and stale bad rows.
 
     Bad rows are stale if their part is not done or has none.
     """
-    for name, path in held.items():
+    for name in held:
         part = name.removeprefix("_bad/")
         stale = part != name and not records.get(part, {}).get("bad")
-        if path.endswith(ASIDE) or stale or name == MANIFEST:
-            job.target.delete_file(path)
+        if name.endswith(ASIDE) or stale or name == MANIFEST:
+            out.delete(name)

@@ -14,9 +14,12 @@ from transcendent._utils.extras import extra
 from transcendent._utils.files import is_about_writing
 from transcendent._utils.provenance import versions
 from transcendent.batch.columns import decision_table, named_by_row
+from transcendent.batch.outputs import Folder
+from transcendent.batch.patience import patiently
+from transcendent.batch.places import is_store
 from transcendent.batch.plan import Part
 from transcendent.batch.rows import REASONS, ArrowRows
-from transcendent.batch.writing import ParquetAside
+from transcendent.batch.writing import ParquetOutput
 from transcendent.decisions import Decisions, declared
 from transcendent.errors import BatchError, WorkerDiedError
 from transcendent.tables.bad_rows import decide_rows
@@ -38,8 +41,12 @@ class TableJob:
     identifier: str | None
     p_values: bool
     source: Any
-    target: Any
-    folder: str
+    out: Folder
+
+    @property
+    def remote(self) -> Any:
+        """The file system that may be busy or out of reach: an object store, if there is one."""
+        return self.source if is_store(self.source) else self.out.filesystem
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def decide_parts(
     """Decide parts and add their records; if one fails, the others are still decided."""
     failed: list[Failure] = []
     done = rejected = 0
-    kept = f"Finished parts are kept in {job.folder}; the same call resumes from there."
+    kept = f"Finished parts are kept in {job.out.path}; the same call resumes from there."
     try:
         tasks = takewhile(
             lambda _: not any(failure.no_room for failure in failed), ((part,) for part in parts)
@@ -84,44 +91,50 @@ def decide_parts(
 
 def _decide_part(job: TableJob, part: Part) -> dict[str, Any] | Failure:
     """Decide the rows of a part and write the decisions; return its record, or the reason for a failure."""
-    decided = ParquetAside(job.target, f"{job.folder}/{part.name}")
-    bad = ParquetAside(job.target, f"{job.folder}/_bad/{part.name}")
-    classes = np.asarray(declared(job.rejector).fitted.classes)
-    counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
     try:
-        # The two are closed, and named, in reverse: decisions appear only after their bad rows.
-        with decided, bad:
-            with job.source.open_input_file(part.file.path) as opened:
-                for first_row, batch, X, faults in job.reader.batches(opened, part, job.identifier):
-                    names, decisions, refused = _decide(job, part, first_row, batch, X, faults)
-                    if refused is not None:
-                        bad.write(refused)
-                    if decisions is not None:
-                        decided.write(decision_table(names, decisions, job.digest, job.p_values))
-                        cells = 2 * encode_labels(decisions.labels, classes, "labels") + decisions.accepted
-                        counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
-            if not decided.rows:
-                decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
-            record = {
-                "part": part.name,
-                "model": job.digest,
-                "input": part.file.digest,
-                "decided_by": versions("lightgbm", "xgboost"),
-                "model_written_by": job.written_by,
-                "objects": counts.sum(axis=1).tolist(),
-                "accepted": counts[:, 1].tolist(),
-                "bad": bad.rows,
-                "sha256": decided.digest(),
-                "bad_sha256": bad.digest(),
-            }
-            bad.finish({})
-            decided.finish({RECORD: json.dumps(record)})
+        record: dict[str, Any] = patiently(job.remote, _attempt, job, part)
         return record
     except Exception as error:  # detectors raise anything, and the other parts are still to be decided
         full = isinstance(error, OSError) and is_about_writing(error)
-        where = f"{job.folder}/{part.name}" if full else part.file.path
+        where = f"{job.out.path}/{part.name}" if full else part.file.path
         said = str(error).rstrip(".")
         return Failure(f"{where}, row groups {part.first} to {part.stop - 1}: {said}.", full)
+
+
+def _attempt(job: TableJob, part: Part) -> dict[str, Any]:
+    """Decide the rows of a part, write the decisions, and return its record."""
+    decided = ParquetOutput(job.out, part.name)
+    bad = ParquetOutput(job.out, f"_bad/{part.name}")
+    classes = np.asarray(declared(job.rejector).fitted.classes)
+    counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
+    # The two are closed, and named, in reverse: decisions appear only after their bad rows.
+    with decided, bad:
+        with job.source.open_input_file(part.file.path) as opened:
+            for first_row, batch, X, faults in job.reader.batches(opened, part, job.identifier):
+                names, decisions, refused = _decide(job, part, first_row, batch, X, faults)
+                if refused is not None:
+                    bad.write(refused)
+                if decisions is not None:
+                    decided.write(decision_table(names, decisions, job.digest, job.p_values))
+                    cells = 2 * encode_labels(decisions.labels, classes, "labels") + decisions.accepted
+                    counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+        if not decided.rows:
+            decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
+        record = {
+            "part": part.name,
+            "model": job.digest,
+            "input": part.file.digest,
+            "decided_by": versions("lightgbm", "xgboost"),
+            "model_written_by": job.written_by,
+            "objects": counts.sum(axis=1).tolist(),
+            "accepted": counts[:, 1].tolist(),
+            "bad": bad.rows,
+            "written": decided.written(),
+            "bad_written": bad.written(),
+        }
+        bad.finish({})
+        decided.finish({RECORD: json.dumps(record)})
+    return record
 
 
 def _decide(

@@ -1,12 +1,14 @@
 """Where a table and its output are, on any file system."""
 
 import os
+import re
 from collections import deque
 from typing import Any
 
 from transcendent._utils.extras import extra
 from transcendent.errors import TableRefusedError
 
+_STORES = {"s3", "s3a", "gcs", "gs", "abfs", "abfss", "az", "adl", "oss", "oci", "memory"}
 _ENDINGS = (".parquet", ".parq", ".pq")
 
 
@@ -81,6 +83,14 @@ def is_local(filesystem: Any) -> bool:
     return str(filesystem.type_name).startswith(("local", "py::fsspec+file", "py::fsspec+('file'"))
 
 
+def is_store(filesystem: Any) -> bool:
+    """Return whether this is an object store, which shows an object when it is whole, and has no rename."""
+    kind = str(filesystem.type_name)
+    if not kind.startswith("py::fsspec+"):
+        return kind in _STORES
+    return not _STORES.isdisjoint(re.findall(r"\w+", kind.removeprefix("py::fsspec+")))
+
+
 def hidden(name: str) -> bool:
     """Return whether readers of tables skip a file with this relative path."""
     return any(part.startswith((".", "_")) for part in name.split("/"))
@@ -89,6 +99,9 @@ def hidden(name: str) -> bool:
 def list_files(filesystem: Any, folder: str) -> dict[str, str]:
     """Return all files under a folder, sorted: paths by their names relative to the folder."""
     fs = extra("pyarrow.fs", "dask")
+    known = getattr(getattr(filesystem, "handler", None), "fs", None)
+    if known is not None:
+        known.invalidate_cache()  # fsspec remembers listings, which others may have changed
     found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     paths = sorted(info.path for info in found if info.type == fs.FileType.File)
     return {path[len(folder) :].lstrip("/"): path for path in paths}

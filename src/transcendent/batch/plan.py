@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal
 
 from transcendent._utils.extras import extra
+from transcendent.batch.patience import passes, patiently
 from transcendent.errors import TableRefusedError
 
 Digest = Literal["footer", "content"]
@@ -51,7 +52,9 @@ def plan_parts(
 ) -> tuple[list[Part], Any]:
     """Return the parts of a table, of files with their paths and names, and the schema of its first file."""
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-        looked = list(pool.map(partial(_look, filesystem, digest), *zip(*named, strict=True)))
+        looked = list(
+            pool.map(partial(patiently, filesystem, _look, filesystem, digest), *zip(*named, strict=True))
+        )
     if broken := [found for found in looked if isinstance(found, str)]:
         more = f" And {len(broken) - 5} more." if len(broken) > 5 else ""
         raise TableRefusedError(" ".join(broken[:5]) + more + " Nothing was decided.")
@@ -76,6 +79,8 @@ def _look(filesystem: Any, digest: Digest, path: str, name: str) -> InputFile | 
             metadata = extra("pyarrow.parquet", "dask").read_metadata(opened)
             rows = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     except (OSError, ValueError) as error:
+        if passes(filesystem, error):
+            raise
         return f"{path} cannot be read: {str(error).rstrip('.')}."
     return InputFile(path, name, footer, known_by, rows)
 
@@ -95,18 +100,18 @@ def _cut(file: InputFile, rows_per_task: int) -> Iterator[Part]:
 
 def footer_digest(opened: Any) -> str:
     """Return the SHA-256 of an open Parquet file's size and footer."""
-    size, start = opened.size(), _footer_start(opened)
+    size, start = opened.size(), data_length(opened)
     opened.seek(start)
     return hashlib.sha256(size.to_bytes(8, "little") + opened.read(size - 8 - start)).hexdigest()
 
 
 def data_digest(opened: Any) -> str:
     """Return the SHA-256 of everything before an open Parquet file's footer."""
-    return _digest(opened, _footer_start(opened))
+    return _digest(opened, data_length(opened))
 
 
-def _footer_start(opened: Any) -> int:
-    """A Parquet file ends in its footer, the footer's length in four bytes, and ``PAR1``."""
+def data_length(opened: Any) -> int:
+    """Return where an open Parquet file's footer begins; its length and ``PAR1`` follow it."""
     size: int = opened.size()
     opened.seek(max(0, size - 8))
     end = opened.read(8)

@@ -16,11 +16,12 @@ from transcendent.artifacts import Artifact, open_artifact
 from transcendent.batch.feature_columns import check_column, find_rows
 from transcendent.batch.folder import MANIFEST, resume, sweep
 from transcendent.batch.lock import sole_writer
+from transcendent.batch.outputs import output_at
 from transcendent.batch.part import TableJob, decide_parts
-from transcendent.batch.places import find_files, list_files, locate
+from transcendent.batch.patience import patiently
+from transcendent.batch.places import find_files, locate
 from transcendent.batch.plan import Digest, plan_parts
 from transcendent.batch.result import TableDecisions
-from transcendent.batch.writing import write_json
 from transcendent.decisions import declared, is_rejector
 from transcendent.evaluators.cross import set_quorum
 
@@ -118,24 +119,25 @@ def decide_table(
     if quorum is not None:
         set_quorum(loaded, quorum)
     source, where, target, folder = locate(table, out, filesystem)
-    parts, schema = plan_parts(source, find_files(source, where), digest, rows_per_task)
+    parts, schema = plan_parts(source, patiently(source, find_files, source, where), digest, rows_per_task)
     reader = find_rows(loaded, schema, features if features is not None else notes.get("features"), values)
     if identifier is not None:
         check_column(schema, identifier)
     elif notes.get("id") in schema.names:
         identifier = notes["id"]
-    job = TableJob(loaded, model, written_by, reader, identifier, p_values, source, target, folder)
-    target.create_dir(folder, recursive=True)
+    out = output_at(target, folder)
+    job = TableJob(loaded, model, written_by, reader, identifier, p_values, source, out)
+    out.create()
     with sole_writer(target, folder):
-        records = resume(job, list_files(target, folder), parts, rows_per_task, digest, quorum)
+        records = resume(job, out.files(), parts, rows_per_task, digest, quorum)
         skipped = sum(sum(record["objects"]) + record["bad"] for record in records.values())
-        for name in sorted({part.name.rpartition("/")[0] for part in parts}):
-            for prefix in ("", "_bad/"):
-                target.create_dir(f"{folder}/{prefix}{name}", recursive=True)
+        folders = sorted({part.name.rpartition("/")[0] for part in parts})
+        out.create(prefix + name for name in folders for prefix in ("", "_bad/"))
         undone = [part for part in parts if part.name not in records]
         with nullcontext() if client is None else joblib.parallel_config(backend="dask", client=client):
             decide_parts(job, undone, records, n_jobs, verbose)
-        sweep(job, list_files(target, folder), records)
+        if out.leaves_halves:
+            sweep(out, out.files(), records)
         in_order = [records[part.name] for part in parts]
         counts = np.array([(record["objects"], record["accepted"]) for record in in_order], dtype=int)
         classes = np.asarray(declared(loaded).fitted.classes)
@@ -150,7 +152,7 @@ def decide_table(
             skipped=skipped,
             seconds=time.perf_counter() - started,
         )
-        write_json(target, f"{folder}/{MANIFEST}", {**result.to_dict(), "parts": in_order})
+        out.write_json(MANIFEST, {**result.to_dict(), "parts": in_order})
         return result
 
 

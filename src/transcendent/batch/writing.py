@@ -1,46 +1,13 @@
-"""Files of the output, which get their names when they are complete."""
+"""Parquet files of the output."""
 
 import hashlib
-import json
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import Any
-from uuid import uuid4
 
 from transcendent._utils.extras import extra
-
-ASIDE = ".aside"
+from transcendent.batch.outputs import Folder
 
 _BYTES_AT_ONCE = 1 << 24
-
-
-@contextmanager
-def aside(filesystem: Any, path: str) -> Iterator[Any]:
-    """Open a stream to a hidden file, and rename that file at the end; an error removes it.
-
-    `transcendent._utils.files.write_whole` does the same for local files only. On an object store a rename
-    is a copy, which readers see when it is complete.
-    """
-    folder, name = os.path.split(path)
-    beside = f"{folder}/.{name}.{uuid4().hex}{ASIDE}"
-    stream = filesystem.open_output_stream(beside)
-    try:
-        yield stream
-        stream.close()
-        filesystem.move(beside, path)
-    except BaseException:
-        with suppress(OSError, ValueError):
-            stream.close()
-        with suppress(OSError):
-            filesystem.delete_file(beside)
-        raise
-
-
-def write_json(filesystem: Any, path: str, content: Any) -> None:
-    """Write a JSON file."""
-    with aside(filesystem, path) as file:
-        file.write(json.dumps(content).encode())
 
 
 def open_writer(file: Any, schema: Any) -> Any:
@@ -51,12 +18,12 @@ def open_writer(file: Any, schema: Any) -> Any:
     return parquet.ParquetWriter(file, schema, use_dictionary=repeat, write_statistics=vary)
 
 
-class ParquetAside(ExitStack):
-    """A Parquet file that is opened when there are rows to write, and named when it is complete."""
+class ParquetOutput(ExitStack):
+    """A Parquet file that is opened when there are rows to write, and appears when it is complete."""
 
-    def __init__(self, filesystem: Any, path: str) -> None:
+    def __init__(self, out: Folder, name: str) -> None:
         super().__init__()
-        self.place, self.rows = (filesystem, path), 0
+        self.out, self.name, self.rows = out, name, 0
         self.waiting: list[Any] = []
         self.stream: Any = None
         self.writer: Any = None
@@ -72,17 +39,19 @@ class ParquetAside(ExitStack):
         arrow = extra("pyarrow", "dask")
         table = arrow.concat_tables(self.waiting)
         if self.writer is None:
-            self.stream = _Digesting(self.enter_context(aside(*self.place)))
+            self.stream = _Digesting(self.enter_context(self.out.writing(self.name)))
             self.writer = open_writer(arrow.PythonFile(self.stream, mode="w"), table.schema)
             self.callback(_abandon, self.writer)
         self.writer.write_table(table)
         self.waiting.clear()
 
-    def digest(self) -> str | None:
-        """Write the last rows; return the SHA-256 of everything before the footer, None without rows."""
+    def written(self) -> dict[str, Any] | None:
+        """Write the last rows; return length and SHA-256 of all before the footer, None without rows."""
         if self.waiting:
             self._write_waiting()
-        return None if self.stream is None else self.stream.sha256.hexdigest()
+        if self.stream is None:
+            return None
+        return {"bytes": self.stream.bytes, "sha256": self.stream.sha256.hexdigest()}
 
     def finish(self, record: dict[bytes, str]) -> None:
         """Write the footer, if there are rows."""
@@ -99,13 +68,14 @@ def _abandon(writer: Any) -> None:
 
 
 class _Digesting:
-    """A stream that computes the digest of the data written to it."""
+    """A stream that counts the data written to it, and computes their digest."""
 
     def __init__(self, stream: Any) -> None:
-        self.stream, self.sha256 = stream, hashlib.sha256()
+        self.stream, self.sha256, self.bytes = stream, hashlib.sha256(), 0
 
     def write(self, data: Any) -> Any:
         self.sha256.update(data)
+        self.bytes += len(data)
         return self.stream.write(data)
 
     def __getattr__(self, name: str) -> Any:

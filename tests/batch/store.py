@@ -1,0 +1,51 @@
+"""A real object store on this machine: S3, served from a folder, which can be killed and started again."""
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import s3fs
+
+KEYS = ("KEY", "SECRET")
+RCLONE = Path(sys.executable).with_name("rclone")
+
+
+class ObjectStore:
+    """What is put into ``bucket`` is a file of ``objects``."""
+
+    def __init__(self, folder):
+        self.objects = folder / "objects" / "bucket"
+        self.objects.mkdir(parents=True)
+        self.log = folder / "rclone.log"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.process = None
+        self.start()
+
+    def start(self):
+        serve = ("serve", "s3", "--addr", self.address, "--auth-key", ",".join(KEYS))
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [RCLONE, *serve, "--config", "/dev/null", self.objects.parent], stdout=log, stderr=log
+            )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            host, port = self.address.split(":")
+            with suppress(OSError), socket.create_connection((host, int(port))):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"nothing listens on {self.address}")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def filesystem(self):
+        """A new client of it, as each process has its own."""
+        return s3fs.S3FileSystem(
+            key=KEYS[0], secret=KEYS[1], endpoint_url=f"http://{self.address}", skip_instance_cache=True
+        )
