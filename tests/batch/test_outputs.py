@@ -256,15 +256,6 @@ class TestStores:
         place.decide(Killing(LogisticRegression(), random_state=0).fit(X, Y))
         check(place, ice)
 
-    def test_one_that_stays_away_is_an_error_that_says_so(self, place, ice, monkeypatch):
-        monkeypatch.setattr(patience, "WAITS", ())
-        place.store.kill()
-        try:
-            with pytest.raises(Exception, match="Could not connect"):
-                place.decide(ice)
-        finally:
-            place.store.start()
-
     def test_one_listing_of_the_output_and_one_of_the_table(self, place, ice, monkeypatch):
         find, listed = place.filesystem.find, []
 
