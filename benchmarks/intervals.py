@@ -7,8 +7,14 @@ import numpy as np
 from scipy.stats import t
 
 
+def half_width(values: Any) -> Any:
+    """Half a 95% interval of the mean by Student's t, along the first axis."""
+    n = len(values)
+    return t.ppf(0.975, n - 1) * np.std(values, axis=0, ddof=1) / np.sqrt(n)
+
+
 def interval(values: Any, digits: int | None = None, sign: str = "") -> str:
-    """Mean and the half-width of its 95% interval by Student's t, unless all values are the same."""
+    """Mean and half its 95% interval, unless all values are the same."""
     if np.isnan(values).any():
         return "undefined"
     mean = float(np.mean(values))
@@ -16,6 +22,5 @@ def interval(values: Any, digits: int | None = None, sign: str = "") -> str:
         digits = 4 if abs(mean) < 0.1 else 3
     shown = f"{mean:{sign}.{digits}f}"
     if np.ptp(values) > 0:
-        half = t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-        shown = f"{shown} ± {half:.{digits}f}"
+        shown = f"{shown} ± {half_width(values):.{digits}f}"
     return re.sub(r"\b0\.", ".", shown)

@@ -13,7 +13,7 @@ from judge import BOOSTING
 from kept import CACHE, keep, maker
 from scipy.stats import binom, norm
 from sklearn.svm import LinearSVC
-from tables import markdown
+from tables import interval, markdown
 
 from transcendent import GuaranteedSearch, InductiveEvaluator, ScoreEvaluator
 from transcendent.datasets import load_apigraph
@@ -61,7 +61,7 @@ def simulated() -> str:
         found = np.array(errors[name])
         worst = np.mean(np.array(errors["nothing"]) + distance / np.array(accepted))
         cells = (problem.error(), distance, found.mean(), worst)
-        rows.append([name, *(f"{cell:.3f}"[1:] for cell in cells), f"{np.mean(found > ERROR):.3f}"])
+        rows.append([name, *(interval([cell], 3) for cell in (*cells, np.mean(found > ERROR)))])
     head = ["what moved", "error of all answers", "distance", "error kept", "at most", "promises broken"]
     return markdown(head, rows)
 
@@ -75,9 +75,9 @@ def real() -> str:
                 found.setdefault(name, []).append(months)
     rows = []
     for name, runs in found.items():
-        for what in ("error", "broken", "rejected"):
+        for what in ("error", "broken", "rejected")[: 2 if name == "nothing rejected" else 3]:
             by_month = np.array([[run[month - 1][what] for month in AFTER] for run in runs])
-            rows.append([name, what, *(f"{share:.4f}"[1:] for share in by_month.mean(axis=0))])
+            rows.append([name, what, *(interval([share], 3) for share in by_month.mean(axis=0))])
     head = ["judged by", "", *(f"month {month}" for month in AFTER)]
     return markdown(head, rows)
 

@@ -23,7 +23,7 @@ from kept import flag_stale, take_stale
 from rules import NOTHING, RATE, SEEDS, rules
 from run import write
 from sklearn.base import BaseEstimator
-from tables import collect, interval, markdown, save
+from tables import collect, half_width, interval, markdown, save
 
 from transcendent import StreamingBudget
 from transcendent.plots import DifferenceDisplay
@@ -292,7 +292,7 @@ def adversary() -> str:
     flooded: dict[str, list[Any]] = {}
     for seed in SEEDS:
         result = _since(rules("raw", seed))
-        for name in (MARGIN, DRIFT, JUDGE, DETECTOR):
+        for name in (MARGIN, DRIFT, LIKE_IT, JUDGE, DETECTOR):
             left = [max(0.0, RATE * (1 + flood) - flood) for flood in FLOODS]
             runs = [measured(result, name, result.kept_at(name, rate), slice(None)) for rate in left]
             collect(flooded, {name: [one[key] for key in ("caught", "f1") for one in runs]})
@@ -357,8 +357,9 @@ def _draw(found: dict[str, list[Any]]) -> None:
     }
     for name, (label, colour) in lines.items():
         values = np.array([run["by year"] for run in found[name]])
-        ax.plot(years, values.mean(axis=0), marker="o", ms=4, lw=2, color=colour, label=label)
-        ax.fill_between(years, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.12, lw=0)
+        mean, half = values.mean(axis=0), half_width(values)
+        ax.plot(years, mean, marker="o", ms=4, lw=2, color=colour, label=label)
+        ax.fill_between(years, mean - half, np.minimum(mean + half, 1), color=colour, alpha=0.12, lw=0)
     ax.set(ylabel="F1 of the kept answers", ylim=(0.5, 1.01))
     ax.set_title("15% of every month rejected; a detector of 2012, unless it learns")
     ax.set_xticks(years)

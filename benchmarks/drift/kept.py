@@ -11,6 +11,7 @@ from pathlib import Path
 CACHE = Path(os.environ.get("TRANSCENDENT_CACHE", "benchmarks/drift/cache"))
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "lightgbm", "xgboost-cpu")
 SOURCE = Path(__file__).parents[2] / "src/transcendent"
+SERVES = {"batch", "cli", "gate", "plots", "report"}  # parts of the library that decide nothing
 _FRESH = "TRANSCENDENT_FRESH"  # of the environment, so that worker processes know it, too
 
 
@@ -50,9 +51,10 @@ def flag_stale(text: str, names: list[str]) -> str:
 
 @cache
 def maker(*modules: str, settings: str = "") -> dict[str, str]:
-    """Digest of the library's source, of a benchmark's modules and settings; versions of the libraries."""
+    """Digest of what decides, and of a benchmark's modules and settings; versions of the libraries."""
     digest = hashlib.sha256(settings.encode())
-    for path in (*sorted(SOURCE.rglob("*.py")), *map(Path, modules)):
+    decides = (path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in SERVES)
+    for path in (*sorted(decides), *map(Path, modules)):
         digest.update(path.name.encode() + path.read_bytes())
     return {"code": digest.hexdigest()} | {name: _version(name) for name in LIBRARIES}
 

@@ -8,12 +8,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import promises as promising
 from kept import CACHE
-from tables import AT_15, intervals, markdown, save
+from tables import AT_15, half_width, intervals, markdown, save
 
 from transcendent.plots.base import COLOURS
 
 LOOP_DETECTOR = "LightGBM, malware × 2"
 LOOP_CHOICES = ("margin", "random")
+LOOK_DETECTORS = ("vote of LightGBM and linear, malware × 2", "vote of two LightGBM")
 LOOP_KEYS = {"F1": "f1", "FNR": "fnr", "FPR": "fpr", "F1 kept at 5%": "kept at 5%", "at 15%": "kept at 15%"}
 PUBLISHED: dict[str, list[tuple[float, ...]]] = {
     "contrastive learning": [
@@ -110,6 +111,17 @@ def loop() -> str:
     return markdown(["labels a month", "chosen by", *LOOP_KEYS, "CPU seconds a month"], rows)
 
 
+def looks() -> str:
+    """The same detector if a label is of all apps with the same features, and of whatever else was tried."""
+    tasks = [(LOOP_DETECTOR, looping.LOOKS, n) for n in (100, 400)]
+    found = looping.results(CACHE, tasks)
+    found |= looping.results(
+        CACHE, [(name, looping.LOOKS, n) for name in LOOK_DETECTORS for n in (100, 400)], range(1)
+    )
+    rows = [[name, str(n), str(len(runs)), *_loop_cells(runs)] for (name, _, n), runs in found.items()]
+    return markdown(["detector", "looks a month", "seeds", *LOOP_KEYS, "CPU seconds a month"], rows)
+
+
 def _loop_cells(runs: list[dict[str, float]]) -> list[str]:
     return [*intervals(runs, LOOP_KEYS.values()), f"{np.mean([run['seconds'] for run in runs]):.1f}"]
 
@@ -120,8 +132,7 @@ def _draw_loop(found: dict[tuple[str, str, int], list[Any]]) -> None:
     budgets = looping.BUDGETS
     for choice in LOOP_CHOICES:
         f1 = np.array([[run["f1"] for run in found[LOOP_DETECTOR, choice, n]] for n in looping.BUDGETS])
-        half = np.ptp(f1, axis=1) / 2
-        ax.errorbar(budgets, f1.mean(axis=1), half, marker="o", ms=4, capsize=2, label=choice)
+        ax.errorbar(budgets, f1.mean(axis=1), half_width(f1.T), marker="o", ms=4, capsize=2, label=choice)
     for (name, figures), marker in zip(PUBLISHED.items(), "*sd^", strict=True):
         theirs = [values[0] for values in figures]
         ax.plot(budgets, theirs, marker, color="0.5", ms=7, mfc="none", label=f"published: {name}")

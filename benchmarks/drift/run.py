@@ -27,7 +27,7 @@ from evidence import DETECTORS, PRESET, Evidence, gather, least_trusted, parts, 
 from families import families, lamda, rejectors_of_families
 from guarantees import assumptions, guarantees
 from kept import flag_stale, run_stale_again, take_stale
-from learning import judge, judge_choice, loop, loop_choice, promises
+from learning import judge, judge_choice, looks, loop, loop_choice, promises
 from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import TruncatedSVD
@@ -411,7 +411,7 @@ def write(section: str, text: str, path: Path = PAGE) -> None:
 
 _ALL = (
     *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p, cost),
-    *(paper, loop_choice, loop),
+    *(paper, loop_choice, loop, looks),
 )
 _MONITORING = (starts, guarantees, assumptions, no_drift, alarms, real_streams, audit, monitor_cost)
 SECTIONS = {section.__name__: section for section in (*_ALL, *_MONITORING)}

@@ -11,6 +11,7 @@ from joblib import Parallel, delayed
 from kept import CACHE
 
 sys.path.append(str(Path(__file__).parents[1]))  # a script finds only modules beside itself
+from intervals import half_width as half_width
 from intervals import interval as interval
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"

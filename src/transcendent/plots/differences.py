@@ -14,7 +14,7 @@ from transcendent.temporal.comparing import Comparison
 _SHOWN = {
     "errors_caught": "errors caught",
     "f1_kept": "F1 of the kept",
-    "error_kept": "error of the kept",
+    "f1_reviewed": "F1 once reviewed",
     "positives_rejected": "positives rejected",
 }
 
