@@ -37,8 +37,15 @@ class Folder:
 
     def create(self, folders: Iterable[str] = ("",)) -> None:
         """Create folders, named relative to this one."""
+        holding = set()
         for name in folders:
-            self.filesystem.create_dir(f"{self.path}/{name}".rstrip("/"), recursive=True)
+            path = f"{self.path}/{name}".rstrip("/")
+            self.filesystem.create_dir(path, recursive=True)
+            while len(path) >= len(self.path):
+                path = os.path.dirname(path)
+                holding.add(path)
+        for path in holding:
+            self._sync(path)
 
     def files(self) -> list[str]:
         """Return the names of all files, relative to the folder, from one listing."""
