@@ -114,6 +114,20 @@ def test_turned_round_the_signs_change(result):
     np.testing.assert_allclose(one.low, -other.high, atol=1e-12)
 
 
+def test_periods_without_objects_change_nothing(result):
+    """A sample of nothing but empty periods would have no metrics, and no interval."""
+    later = result.period >= 2
+    gaps = tuple(f"nothing {i}" for i in range(6))
+    gappy = replace(
+        result,
+        periods=(*result.periods[:2], *gaps, *result.periods[2:]),
+        period=result.period + len(gaps) * later,
+    )
+    whole, other = (compare(one, one, rejectors=NAMES) for one in (result, gappy))
+    np.testing.assert_array_equal(whole.low, other.low)
+    np.testing.assert_array_equal(whole.high, other.high)
+
+
 def test_paired_intervals_are_narrower_than_those_apart():
     """Months are good and bad for both alike, so most of what varies is not in the difference."""
     stream = make_stream(6000, n_periods=12, concept=1.0, random_state=1)

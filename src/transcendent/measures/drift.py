@@ -1,4 +1,4 @@
-"""The measure recommended under drift, chosen by the benchmarks in the documentation."""
+"""A measure to try under drift, chosen by the benchmarks in the documentation."""
 
 import warnings
 from typing import Any, Self
@@ -24,7 +24,7 @@ _CLASSES_OF_ALL_ROUNDS = 4
 def drift_measure(
     *, n_jobs: int | None = None, random_state: Any = None, new_classes: bool | None = None
 ) -> CombinedMeasure:
-    """Return the measure recommended under drift: second opinions on the detector's answers.
+    """Return a measure to try under drift: second opinions on the detector's answers.
 
     Three ensembles are fitted beside the detector: a coarse boosted one, a boosted one of large trees that
     consider a twentieth of the columns at each split, and one of extremely randomised trees. Their p-values

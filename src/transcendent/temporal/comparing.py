@@ -122,7 +122,7 @@ def compare(
     at : float or None
         Share of every period that is rejected, least trusted first, in place of the rejectors' own decisions.
     block : int
-        Length of the blocks, in periods.
+        Length of the blocks, in periods; those without objects are left out.
     level : float
         Probability of the interval.
     n_resamples : int
@@ -151,11 +151,17 @@ def compare(
     names = _names(runs, rejectors)
     _check_pairs(*runs)
     one = next(iter(runs[0].values()))
-    n_periods = len(one.periods)
+    with_objects = np.unique(one.period)
+    n_periods = len(with_objects)
     if not isinstance(block, int | np.integer) or not 1 <= block <= n_periods:
-        raise ValueError(f"block must be a number of periods from 1 to {n_periods}, not {block!r}.")
+        raise ValueError(
+            f"block must be a number of periods from 1 to {n_periods}, those with objects, not {block!r}."
+        )
     counts = np.array(
-        [[_counts(run, name, at) for run in of.values()] for of, name in zip(runs, names, strict=True)]
+        [
+            [_counts(run, name, at)[with_objects] for run in of.values()]
+            for of, name in zip(runs, names, strict=True)
+        ]
     )  # (2, seeds, periods, kept or rejected, true, predicted)
     generator = np.random.default_rng(random_state)
     drawn = _drawn_periods(n_periods, block, n_resamples, generator)
