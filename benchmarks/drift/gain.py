@@ -370,6 +370,7 @@ def _draw(found: dict[str, list[Any]]) -> None:
 
 def late_and_wrong() -> str:
     """What late and wrong labels cost."""
+    late.draw()
     return late.table()
 
 

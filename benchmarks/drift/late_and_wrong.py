@@ -11,12 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from judge import BOOSTING, over_time
 from kept import CACHE, keep, maker
-from tables import intervals, markdown
+from tables import half_width, intervals, markdown, save
 
 from transcendent.datasets import Dataset, load_apigraph
+from transcendent.plots.base import COLOURS
 from transcendent.temporal import Chosen, Retraining
 
 YOUNG = 6  # months since the first app of a family
@@ -88,6 +90,38 @@ def table() -> str:
             runs = [run(learner, way, seed) for seed in seeds]
             rows.append([learner, way, str(len(runs)), *intervals(runs, HEAD)])
     return markdown(["learns", "labels", "seeds", *HEAD.values()], rows)
+
+
+def draw() -> None:
+    """F1 of the kept and errors caught against delay, and against wrong labels."""
+    shown = {"f1": "F1 kept", "caught": "errors caught"}
+    panels = {
+        "months that labels are late": {
+            0: "as they should be",
+            1: "a month late",
+            3: "3 months late",
+            6: "6 months late",
+        },
+        "% of labels wrong, by chance": {0: "as they should be", 5: "5% wrong", 20: "20% wrong"},
+    }
+    fig, axes = plt.subplots(2, 2, figsize=(7.6, 5.0), sharex="col", sharey="row", layout="constrained")
+    for row, (key, name) in zip(axes, shown.items(), strict=True):
+        row[0].set_ylabel(name)
+        for ax, ways in zip(row, panels.values(), strict=True):
+            for colour, (learner, seeds) in zip(COLOURS, LEARNERS.items(), strict=False):
+                values = np.array([[run(learner, way, seed)[key] for way in ways.values()] for seed in seeds])
+                several = len(seeds) > 1
+                half, label = half_width(values) if several else None, learner + " (one seed)" * (not several)
+                ax.errorbar(
+                    list(ways), values.mean(axis=0), half, marker="o", ms=4, color=colour, label=label
+                )
+            ax.grid(alpha=0.3)
+    for ax, text, ways in zip(axes[1], panels, panels.values(), strict=True):
+        ax.set_xlabel(text)
+        ax.set_xticks(list(ways))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, frameon=False, loc="outside right center", title="learns", alignment="left")
+    save(fig, "late")
 
 
 if __name__ == "__main__":
