@@ -82,9 +82,6 @@ DETECTORS: dict[str, Any] = {
     "LightGBM, new labels × 4": WeighsNewRows(boosting(), _OLD, 4.0),
     "vote of LightGBM and linear": vote(boosting(), LINEAR, weights=[2, 1]),
     "vote of LightGBM, linear and extra trees": vote(boosting(), LINEAR, TREES),
-    "vote of LightGBM and linear, malware × 2": vote(
-        boosting(scale_pos_weight=2), clone(LINEAR).set_params(class_weight={0: 1, 1: 2})
-    ),
     "vote of two LightGBM": vote(boosting(random_state=1), boosting(random_state=2, scale_pos_weight=2)),
 }
 LOOKS = "looks at the margin"

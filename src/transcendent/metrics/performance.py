@@ -138,11 +138,22 @@ def subset_metrics(counts: IntArray, positive: int | None) -> dict[str, FloatArr
     return columns
 
 
-def reviewed(counts: AnyArray) -> AnyArray:
-    """Return (..., classes, classes) counts of all objects, the rejected with the labels that they have."""
+def review_metrics(counts: AnyArray, positive: int | None) -> dict[str, FloatArray]:
+    """Return what review gains and costs, from (..., 2, classes, classes) counts, as (...) columns.
+
+    ``f1_reviewed`` is the F1 of all objects if the rejected are given their true labels. With a positive
+    class, ``positives_rejected`` and ``positives_missed`` are the shares of it that are rejected, and that
+    are kept and called something else.
+    """
     kept, rejected = counts[..., 0, :, :], counts[..., 1, :, :]
-    right: AnyArray = rejected.sum(axis=-1)[..., None] * np.eye(counts.shape[-1])
-    return np.add(kept, right)
+    right = rejected.sum(axis=-1)[..., None] * np.eye(counts.shape[-1])
+    columns = {"f1_reviewed": performance(kept + right, positive)["f1"]}
+    if positive is not None:
+        of_class = counts[..., positive, :].sum(axis=-1)  # kept and rejected
+        missed = of_class[..., 0] - kept[..., positive, positive]
+        columns["positives_rejected"] = divide(of_class[..., 1], of_class.sum(axis=-1))
+        columns["positives_missed"] = divide(missed, of_class.sum(axis=-1))
+    return columns
 
 
 def resample(counts: IntArray, n_resamples: int, generator: np.random.Generator) -> Any:

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks, divide
+from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
 from transcendent._utils.checks import check_shares
 from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import counted
-from transcendent.metrics.performance import SUBSETS, Subset, performance, reviewed, subset_metrics
+from transcendent.metrics.performance import SUBSETS, Subset, review_metrics, subset_metrics
 from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest, as_frame
 
@@ -231,12 +231,7 @@ def _metrics(counts: AnyArray, positive: int | None) -> FloatArray:
     """Return the metrics of (..., 2, classes, classes) counts, along a new last axis."""
     columns = subset_metrics(counts, positive)
     found = [columns[key][..., SUBSETS.index(subset)] for key, subset in _METRICS.values()]
-    found.append(performance(reviewed(counts), positive)["f1"])
-    if positive is not None:
-        of_class = counts[..., positive, :].sum(axis=-1)
-        missed = of_class[..., 0] - counts[..., 0, positive, positive]
-        found += [divide(part, of_class.sum(axis=-1)) for part in (of_class[..., 1], missed)]
-    return np.stack(found, axis=-1)
+    return np.stack([*found, *review_metrics(counts, positive).values()], axis=-1)
 
 
 def _said(

@@ -31,9 +31,8 @@ from transcendent.metrics.performance import (
     Subset,
     by_subset,
     confusions,
-    performance,
     resample,
-    reviewed,
+    review_metrics,
     subset_metrics,
 )
 from transcendent.metrics.ranking import RiskCoverage, kept_shares, risk_coverage
@@ -252,10 +251,10 @@ class Backtest:
 
         ``positives_rejected`` is the share of the positive class that is rejected, ``positives_missed`` the
         share that is kept and called something else, and ``f1_reviewed`` the F1 of all if people give what is
-        rejected its true label. ``aut_f1_…`` are areas
-        under time; ``f1_…`` and ``error_…`` are over the objects of all periods. ``caught_at_15`` and
-        ``f1_kept_at_15`` are the share of errors caught and the F1 of the kept if 15% of every period were
-        rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means over periods, weighted by their objects.
+        rejected its true label. ``aut_f1_…`` are areas under time; ``f1_…`` and ``error_…`` are over the
+        objects of all periods. ``caught_at_15`` and ``f1_kept_at_15`` are the share of errors caught and the
+        F1 of the kept if 15% of every period were rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means
+        over periods, weighted by their objects.
         """
         return {key: column.copy() for key, column in self._summary.items()}
 
@@ -463,13 +462,12 @@ class Backtest:
         overall, at_15 = self._pooled(name, answer.accepted), self.at_rejection(name, 0.15)
         row = {f"aut_f1_{subset}": self.aut(name, "f1", subset).value for subset in SUBSETS}
         row |= {f"{metric}_{s}": overall[s][metric] for metric in ("f1", "error") for s in SUBSETS}
-        counts, actual = reviewed(self.confusions[name].sum(axis=0)), self._actual == self.positive
-        missed = answer.accepted & (self._predicted[name] != self.positive)
+        review = review_metrics(self.confusions[name].sum(axis=0), self.positive)
         row |= {
             "rejection_rate": overall["rejected"]["share"],
-            "positives_rejected": answer[actual].rejection_rate,
-            "positives_missed": float(np.mean(missed[actual])) if actual.any() else np.nan,
-            "f1_reviewed": float(performance(counts, self.positive)["f1"]),
+            "positives_rejected": float(review.get("positives_rejected", np.nan)),
+            "positives_missed": float(review.get("positives_missed", np.nan)),
+            "f1_reviewed": float(review["f1_reviewed"]),
             "errors_caught": overall["rejected"]["share_of_errors"],
             "caught_at_15": at_15["rejected"]["share_of_errors"],
             "f1_kept_at_15": at_15["kept"]["f1"],
