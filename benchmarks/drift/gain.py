@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import aging as promised
+import flood as flooding
 import late_and_wrong as late
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -120,8 +121,23 @@ def _later(kind: str) -> Callable[[int], Backtest]:
 
 
 def arrival() -> str:
-    """The same rules when each app is decided as it comes."""
-    return _tables({"Raw, 2014 to 2018": _later("raw")}, _on_arrival, AT_ONCE)
+    """The same rules if each app is decided as it comes, in turn or with all malware of a month at once."""
+    steady = _tables({"Raw, 2014 to 2018": _later("raw")}, _on_arrival, AT_ONCE)
+    bursts = {"Raw, 2014 to 2018, the malware of each month in one burst": _burst}
+    return f"{steady}\n\n{_tables(bursts, _on_arrival, AT_ONCE)}"
+
+
+def _burst(seed: int) -> Backtest:
+    """All malware of a month after half of its goodware."""
+    result = _since(rules("raw", seed))
+    chance = np.random.default_rng(seed).random(len(result.y))
+    order = np.lexsort((np.where(result.y == 1, 0.5, chance), result.period))
+    return replace(
+        result,
+        rows=result.rows[order],
+        y=result.y[order],
+        answers={name: decisions[order] for name, decisions in result.answers.items()},
+    )
 
 
 def _of_each_month(result: Backtest, name: str) -> Any:
@@ -297,7 +313,7 @@ def adversary() -> str:
             runs = [measured(result, name, result.kept_at(name, rate), slice(None)) for rate in left]
             collect(flooded, {name: [one[key] for key in ("caught", "f1") for one in runs]})
     head = [
-        "rejects by",
+        "rejects by, with a flood of a share of the real apps",
         *(f"{text}, flood {flood:.0%}" for text in ("caught", "F1 kept") for flood in FLOODS),
     ]
     flood = markdown(head, [[name, *map(interval, np.transpose(of))] for name, of in flooded.items()])
@@ -308,7 +324,7 @@ def adversary() -> str:
         for what in SHARES
     ]
     added = markdown(["adds what fools", "share", *(f"{bound} features" for bound in BOUNDS)], rows)
-    return f"{flood}\n\n{added}"
+    return f"{flood}\n\n{flooding.table()}\n\n{added}"
 
 
 def readme() -> str:

@@ -83,6 +83,12 @@ DETECTORS: dict[str, Any] = {
     "vote of LightGBM and linear": vote(boosting(), LINEAR, weights=[2, 1]),
     "vote of LightGBM, linear and extra trees": vote(boosting(), LINEAR, TREES),
     "vote of two LightGBM": vote(boosting(random_state=1), boosting(random_state=2, scale_pos_weight=2)),
+    "vote of two LightGBM, malware × 2": vote(
+        *(boosting(random_state=seed, scale_pos_weight=2) for seed in (1, 2))
+    ),
+    "vote of LightGBM and linear, malware × 2": vote(
+        boosting(scale_pos_weight=2), clone(LINEAR).set_params(class_weight={0: 1, 1: 2}), weights=[2, 1]
+    ),
 }
 LOOKS = "looks at the margin"
 COMBINED = CombinedMeasure(["auto", SecondOpinion(SVM, Margin())], bag="all")

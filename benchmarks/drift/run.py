@@ -27,7 +27,7 @@ from evidence import DETECTORS, PRESET, Evidence, gather, least_trusted, parts, 
 from families import families, lamda, rejectors_of_families
 from guarantees import assumptions, guarantees
 from kept import flag_stale, run_stale_again, take_stale
-from learning import judge, judge_choice, looks, loop, loop_choice, promises
+from learning import judge, judge_choice, looks, looks_tried, loop, loop_choice, promises
 from sklearn.base import clone
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.decomposition import TruncatedSVD
@@ -317,7 +317,7 @@ def nvd() -> str:
     found: dict[str, list[Any]] = {}
     for seed in range(3):
         past = replace(split, train=some)
-        near = {"LinearSVC": available["LinearSVC"], "distance": drift_measure().measures[-1]}
+        near = {"LinearSVC": available["LinearSVC"], "distance": drift_measure(new_classes=True).measures[-1]}
         distances = gather("nvd-distance", seed, rows, past, near)
         evidence = gather("nvd", seed, rows, past, available).beside(distances, "distance")
         collect(found, summaries(evidence, rejectors_of_families(evidence, "LinearSVC"), pos_label=None))
@@ -411,7 +411,7 @@ def write(section: str, text: str, path: Path = PAGE) -> None:
 
 _ALL = (
     *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p, cost),
-    *(paper, loop_choice, loop, looks),
+    *(paper, loop_choice, loop, looks, looks_tried),
 )
 _MONITORING = (starts, guarantees, assumptions, no_drift, alarms, real_streams, audit, monitor_cost)
 SECTIONS = {section.__name__: section for section in (*_ALL, *_MONITORING)}
