@@ -88,13 +88,15 @@ def rows_of_lists(lists: Any) -> Any:
     return csr(lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
-def on_dask(by_hand: ByHand, table: Path, out: Path) -> None:
+def on_dask(
+    by_hand: ByHand, table: Path | str, out: Path | str, storage: dict[str, Any] | None = None
+) -> None:
     """On the current client's workers."""
     backend = {"dtype_backend": "pyarrow"} if by_hand.sparse else {}
-    frame = dd.read_parquet(str(table), columns=by_hand.inputs, **backend)
+    frame = dd.read_parquet(str(table), columns=by_hand.inputs, storage_options=storage, **backend)
     meta = pd.DataFrame({"id": pd.Series(dtype="int64")} | {c: pd.Series(dtype=t) for c, t in RESULT.items()})
     frame.map_partitions(by_hand.decide_frame, meta=meta).to_parquet(
-        str(out), write_index=False, use_dictionary=REPEATED
+        str(out), write_index=False, use_dictionary=REPEATED, storage_options=storage
     )
 
 

@@ -194,7 +194,7 @@ def rejector(folder: Path, kind: str) -> Rejector:
     return Rejector(path, fitted, options | {"trusted": open_artifact(path).types_to_trust()})
 
 
-def decide(rejector: Rejector, table: Path, out: Path, **how: Any) -> Any:
+def decide(rejector: Rejector, table: Path | str, out: Path | str, **how: Any) -> Any:
     """Our way: `decide_table` on the artifact."""
     return decide_table(str(rejector.path), str(table), str(out), **rejector.options, **how)
 

@@ -45,8 +45,9 @@ from joblib.externals.loky import get_reusable_executor
 
 SPAWN = multiprocessing.get_context("spawn")
 FIRST_PARTS = 3
-PATIENCE = 120.0
+PATIENCE = 600.0
 KILLED = "killed without a word"
+HEAD = ["fault", "struck in the middle", "exactly once afterwards", "seconds each", "what was said"]
 
 
 @dataclass(frozen=True)
@@ -338,8 +339,7 @@ def main() -> None:
     trial, oversize = blank.on(data), blank.on(large)
     disk = folder / "small-disk"
     disk.mkdir(exist_ok=True)
-    head = ["fault", "struck in the middle", "exactly once afterwards", "seconds each", "what was said"]
-    print(markdown(head, []), end="")
+    print(markdown(HEAD, []), end="")
     for name, case in cases(trial, oversize, options.memory, disk).items():
         if any(word in name for word in options.cases):
             outcomes, start = [], time.perf_counter()

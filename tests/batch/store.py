@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import s3fs
 
@@ -16,17 +17,17 @@ RCLONE = Path(sys.executable).with_name("rclone")
 class ObjectStore:
     """What is put into ``bucket`` is a file of ``objects``."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.objects = folder / "objects" / "bucket"
-        self.objects.mkdir(parents=True)
+        self.objects.mkdir(parents=True, exist_ok=True)
         self.log = folder / "rclone.log"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        self.process = None
+        self.process: Any = None
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         serve = ("serve", "s3", "--addr", self.address, "--auth-key", ",".join(KEYS))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -40,11 +41,11 @@ class ObjectStore:
             time.sleep(0.05)
         raise RuntimeError(f"nothing listens on {self.address}")
 
-    def kill(self):
+    def kill(self) -> None:
         self.process.kill()
         self.process.wait()
 
-    def filesystem(self):
+    def filesystem(self) -> Any:
         """A new client of it, as each process has its own."""
         return s3fs.S3FileSystem(
             key=KEYS[0], secret=KEYS[1], endpoint_url=f"http://{self.address}", skip_instance_cache=True

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.fs as pf
 import pyarrow.parquet as pq
 import pytest
+import s3fs
 from sklearn.linear_model import LogisticRegression
 
 from tests.batch.store import ObjectStore
 from transcendent import InductiveEvaluator
 from transcendent.artifacts import save
-from transcendent.batch import decide_table, patience
+from transcendent.batch import decide_table, patience, rows
 from transcendent.batch.outputs import ASIDE, output_at
 from transcendent.errors import BatchError
 
@@ -255,6 +256,29 @@ class TestStores:
 
         place.decide(Killing(LogisticRegression(), random_state=0).fit(X, Y))
         check(place, ice)
+
+    @pytest.mark.parametrize("at_once", [1, 10_000, 1 << 25])
+    def test_parts_of_several_row_groups(self, place, ice, monkeypatch, at_once):
+        monkeypatch.setattr(rows, "_BYTES_AHEAD", at_once)
+        place.decide(ice, rows_per_task=N)
+        assert len(place.parts()) == 1
+        check(place, ice)
+
+    def test_no_more_is_fetched_than_the_table_holds(self, place, ice, monkeypatch):
+        fetch, fetched = s3fs.core.S3File._fetch_range, []
+
+        def counted(file, start, end):
+            fetched.append(end - start)
+            return fetch(file, start, end)
+
+        values, file = np.random.default_rng(0).normal(size=(2, 100_000)), io.BytesIO()
+        table = pa.table({"id": range(100_000), "a": values[0], "b": values[1], "unused": values[0]})
+        pq.write_table(table, file, row_group_size=20_000)
+        place.put("t/t.parquet", file.getvalue())
+        monkeypatch.setattr(s3fs.core.S3File, "_fetch_range", counted)
+        place.decide(ice, rows_per_task=20_000)
+        assert len(place.parts()) == 5
+        assert sum(fetched) < 1.3 * len(file.getvalue())  # footers count, too
 
     def test_one_listing_of_the_output_and_one_of_the_table(self, place, ice, monkeypatch):
         find, listed = place.filesystem.find, []

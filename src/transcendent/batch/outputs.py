@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from transcendent.batch.patience import patiently
-from transcendent.batch.places import is_local, is_store, list_files
+from transcendent.batch.places import fsspec_of, is_local, is_store, list_files, open_to_read
 
 ASIDE = ".aside"
 
@@ -53,7 +53,7 @@ class Folder:
 
     def open(self, name: str) -> Any:
         """Open a file to read."""
-        return self.filesystem.open_input_file(f"{self.path}/{name}")
+        return open_to_read(self.filesystem, f"{self.path}/{name}")
 
     def delete(self, name: str) -> None:
         """Remove a file."""
@@ -131,8 +131,7 @@ class Store(Folder):
             Path(local).unlink()
 
     def _upload(self, local: Path, path: str) -> None:
-        known = getattr(getattr(self.filesystem, "handler", None), "fs", None)
-        if known is not None:
+        if (known := fsspec_of(self.filesystem)) is not None:
             known.put_file(str(local), path)  # a stream of fsspec's would upload half a file if it is cut off
             return
         with local.open("rb") as file, self.filesystem.open_output_stream(path) as stream:

@@ -16,7 +16,7 @@ from transcendent._utils.provenance import versions
 from transcendent.batch.columns import decision_table, named_by_row
 from transcendent.batch.outputs import Folder
 from transcendent.batch.patience import patiently
-from transcendent.batch.places import is_store
+from transcendent.batch.places import is_store, open_to_read
 from transcendent.batch.plan import Part
 from transcendent.batch.rows import REASONS, ArrowRows
 from transcendent.batch.writing import ParquetOutput
@@ -109,8 +109,9 @@ def _attempt(job: TableJob, part: Part) -> dict[str, Any]:
     counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
     # The two are closed, and named, in reverse: decisions appear only after their bad rows.
     with decided, bad:
-        with job.source.open_input_file(part.file.path) as opened:
-            for first_row, batch, X, faults in job.reader.batches(opened, part, job.identifier):
+        with open_to_read(job.source, part.file.path) as opened:
+            ahead = is_store(job.source)
+            for first_row, batch, X, faults in job.reader.batches(opened, part, job.identifier, ahead=ahead):
                 names, decisions, refused = _decide(job, part, first_row, batch, X, faults)
                 if refused is not None:
                     bad.write(refused)

@@ -91,6 +91,18 @@ def is_store(filesystem: Any) -> bool:
     return not _STORES.isdisjoint(re.findall(r"\w+", kind.removeprefix("py::fsspec+")))
 
 
+def fsspec_of(filesystem: Any) -> Any:
+    """Return the file system of fsspec that this one stands for, or None."""
+    return getattr(getattr(filesystem, "handler", None), "fs", None)
+
+
+def open_to_read(filesystem: Any, path: str) -> Any:
+    """Open a file; of an object, only what is asked for is fetched, where fsspec would read far ahead."""
+    if not is_store(filesystem) or (known := fsspec_of(filesystem)) is None:
+        return filesystem.open_input_file(path)
+    return extra("pyarrow", "dask").PythonFile(known.open(path, "rb", cache_type="none"), mode="r")
+
+
 def hidden(name: str) -> bool:
     """Return whether readers of tables skip a file with this relative path."""
     return any(part.startswith((".", "_")) for part in name.split("/"))
@@ -99,8 +111,7 @@ def hidden(name: str) -> bool:
 def list_files(filesystem: Any, folder: str) -> dict[str, str]:
     """Return all files under a folder, sorted: paths by their names relative to the folder."""
     fs = extra("pyarrow.fs", "dask")
-    known = getattr(getattr(filesystem, "handler", None), "fs", None)
-    if known is not None:
+    if (known := fsspec_of(filesystem)) is not None:
         known.invalidate_cache()  # fsspec remembers listings, which others may have changed
     found = filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
     paths = sorted(info.path for info in found if info.type == fs.FileType.File)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from transcendent._utils.extras import extra
 from transcendent.batch.patience import passes, patiently
+from transcendent.batch.places import open_to_read
 from transcendent.errors import TableRefusedError
 
 Digest = Literal["footer", "content"]
@@ -66,14 +67,14 @@ def plan_parts(
             raise TableRefusedError(
                 f"{other.file.name} and {part.file.name} would both be written to {part.name}. Rename one."
             )
-    with filesystem.open_input_file(files[0].path) as opened:
+    with open_to_read(filesystem, files[0].path) as opened:
         return list(by_name.values()), extra("pyarrow.parquet", "dask").read_schema(opened)
 
 
 def _look(filesystem: Any, digest: Digest, path: str, name: str) -> InputFile | str:
     """Return a file with its digests and row groups, or a sentence that says why it cannot be read."""
     try:
-        with filesystem.open_input_file(path) as opened:
+        with open_to_read(filesystem, path) as opened:
             footer = footer_digest(opened)
             known_by = _digest(opened, opened.size()) if digest == "content" else footer
             metadata = extra("pyarrow.parquet", "dask").read_metadata(opened)

@@ -14,6 +14,7 @@ from transcendent.tables.layout import Layout, ascend
 
 _VALUES_AT_ONCE = 1 << 21
 _FEWEST_ROWS, _MOST_ROWS = 1 << 4, 1 << 16
+_BYTES_AHEAD = 1 << 25
 _WITHOUT_NAN = ("BOOLEAN", "INT32", "INT64")
 
 REASONS = (
@@ -51,21 +52,25 @@ class ArrowRows:
         return [*self.columns, *([self.values] if self.values else [])]
 
     def batches(
-        self, opened: Any, part: Part, identifier: str | None
+        self, opened: Any, part: Part, identifier: str | None, *, ahead: bool = False
     ) -> Iterator[tuple[int, Any, Any, AnyArray]]:
-        """Yield small batches of a part: the first row's number in the file, the batch, and its `rows`."""
+        """Yield small batches of a part: the first row's number in the file, the batch, and its `rows`.
+
+        With ``ahead``, pages are fetched together and while others are decided, tens of megabytes at a time.
+        """
         _check_unchanged(opened, part)
         parquet = extra("pyarrow.parquet", "dask")
-        with parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False) as file:
+        with parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=ahead) as file:
             columns = list(dict.fromkeys([*self.to_read(), *([identifier] if identifier else [])]))
             if missing := set(columns).difference(file.schema_arrow.names):
                 raise ValueError(f"there is no column {min(missing)!r}.")
             row, metadata, groups = part.first_row, file.metadata, range(part.first, part.stop)
             with_nulls = self.columns_with_nulls(metadata)
             size = self.rows_at_once(next(filter(lambda g: g.num_rows, map(metadata.row_group, groups))))
-            for batch in file.iter_batches(size, row_groups=groups, columns=columns, use_threads=False):
-                yield row, batch, *self.rows(batch, with_nulls, identifier)
-                row += batch.num_rows
+            for some in _together(metadata, groups) if ahead else [groups]:
+                for batch in file.iter_batches(size, row_groups=some, columns=columns, use_threads=False):
+                    yield row, batch, *self.rows(batch, with_nulls, identifier)
+                    row += batch.num_rows
         if row != part.first_row + part.rows:
             raise ValueError(f"the footer counts {part.rows:,} rows, but there are {row - part.first_row:,}.")
         _check_unchanged(opened, part)
@@ -184,6 +189,20 @@ def _check_unchanged(opened: Any, part: Part) -> None:
 def _is_of(path: str, wanted: set[str]) -> bool:
     """Return whether a leaf of the schema belongs to one of the columns; their names may contain dots."""
     return path in wanted or any(path[:i] in wanted for i, c in enumerate(path) if c == ".")
+
+
+def _together(metadata: Any, groups: range) -> Iterator[list[int]]:
+    """Yield runs of row groups, each of about as many bytes as are fetched at once, or one larger group."""
+    some: list[int] = []
+    size = 0
+    for group in groups:
+        size += metadata.row_group(group).total_byte_size
+        some.append(group)
+        if size >= _BYTES_AHEAD:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _may_have_nulls(column: Any) -> bool:
