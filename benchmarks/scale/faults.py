@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import subprocess
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,9 +44,12 @@ from common import (
 from distributed import Client
 from joblib.externals.loky import get_reusable_executor
 
+from transcendent.errors import WorkerLostWarning
+
 SPAWN = multiprocessing.get_context("spawn")
 FIRST_PARTS = 3
 PATIENCE = 600.0
+FINISHED = "finished."
 KILLED = "killed without a word"
 HEAD = ["fault", "struck in the middle", "exactly once afterwards", "seconds each", "what was said"]
 
@@ -109,7 +113,7 @@ class Run:
         self.process.join()
 
     def said(self) -> str:
-        """Nothing if it finished, otherwise its error."""
+        """That it finished, and its warnings; or its error."""
         try:
             if not self._says.poll(PATIENCE):
                 self.kill()
@@ -130,11 +134,12 @@ def _run(trial: Trial, where: Any, says: Any) -> None:
 
 def _error(trial: Trial, where: Any) -> str:
     try:
-        with _workers(where) as how:
+        with _workers(where) as how, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", WorkerLostWarning)
             trial.decide(**how)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return ""
+    return " ".join([FINISHED, *(str(each.message) for each in warned)])
 
 
 @contextmanager
@@ -168,7 +173,7 @@ def killed_scheduler(trial: Trial) -> Outcome:
         dask.scheduler.kill()
         struck, said = trial.is_in_the_middle(), run.said()
     with dask_processes(trial.out.parent) as dask:
-        return finish(trial, dask.address, struck and bool(said), said)
+        return finish(trial, dask.address, struck and not finished(said), said)
 
 
 def killed_client_of_dask(trial: Trial) -> Outcome:
@@ -196,7 +201,7 @@ def killed_client_of_loky(trial: Trial) -> Outcome:
 def out_of_memory(trial: Trial, limit: str) -> Outcome:
     """One part is larger than what a worker may use; the next run may use more."""
     said = Run(trial, {"memory_limit": limit}).said()
-    return finish(trial, {}, trial.is_in_the_middle() and bool(said), said)
+    return finish(trial, {}, trial.is_in_the_middle() and not finished(said), said)
 
 
 def cut_before(trial: Trial) -> Outcome:
@@ -237,7 +242,7 @@ def full_disk(trial: Trial, where: Any) -> Outcome:
         return Outcome(struck=False, said=f"skipped: {mounted.stderr.strip()}", wrong="not tried")
     try:
         said = Run(trial, where).said()
-        struck = trial.is_in_the_middle() and bool(said)
+        struck = trial.is_in_the_middle() and not finished(said)
         subprocess.run(["mount", "-o", f"remount,size={4 * kib}k", disk], check=True)
         return finish(trial, where, struck, said)
     finally:
@@ -250,9 +255,15 @@ def full_disk(trial: Trial, where: Any) -> Outcome:
 def finish(trial: Trial, where: Any, struck: bool, said: str) -> Outcome:
     """Run it again if it did not finish, and look at everything that was written."""
     wrong = unreadable(trial.out)
-    if said:
-        wrong = wrong or Run(trial, where).said()
+    if not finished(said):
+        again = Run(trial, where).said()
+        wrong = wrong or ("" if finished(again) else again)
     return Outcome(struck, said, wrong or unreadable(trial.out) or leftovers(trial.out) or differences(trial))
+
+
+def finished(said: str) -> bool:
+    """Whether this was said by a run that came to its end."""
+    return said.startswith(FINISHED)
 
 
 def unreadable(out: Path) -> str:
@@ -314,7 +325,7 @@ def with_oversize_part(small: Path, rows: int, oversize: int) -> Path:
 
 def line(name: str, outcomes: list[Outcome], seconds: float) -> list[str]:
     exactly_once = sum(not outcome.wrong for outcome in outcomes)
-    said = sorted({outcome.said or "finished without an error" for outcome in outcomes})
+    said = sorted({outcome.said for outcome in outcomes})
     wrong = sorted({f"WRONG: {outcome.wrong}" for outcome in outcomes if outcome.wrong})
     words = " / ".join(" ".join(text.replace("|", "/").split())[:300] for text in (*said, *wrong))
     struck = sum(outcome.struck for outcome in outcomes)

@@ -56,15 +56,20 @@ class InStore(Trial):
 
 
 @contextmanager
-def store_of(folder: Path) -> Iterator[ObjectStore]:
+def store_of(folder: Path, host: str = "127.0.0.1") -> Iterator[ObjectStore]:
     """Serve what a folder has; it is ended, and what was written is removed."""
-    store = ObjectStore(folder)
+    store = ObjectStore(folder, host)
     try:
         yield store
     finally:
         store.kill()
         for out in store.objects.glob("out-*"):
             shutil.rmtree(out)
+
+
+def storage_of(store: ObjectStore) -> dict[str, Any]:
+    """Options with which fsspec finds it."""
+    return {"key": KEYS[0], "secret": KEYS[1], "endpoint_url": f"http://{store.address}"}
 
 
 def killed_store(trial: Trial, store: ObjectStore) -> Outcome:
@@ -95,7 +100,7 @@ def faults(trial: InStore, store: ObjectStore, outs: Iterator[Path], repeats: in
 def speed(trial: InStore, store: ObjectStore, outs: Iterator[Path], rounds: int) -> str:
     """Both read from the store and write to it, in turn."""
     hand, rows = ByHand.of(trial.rejector.fitted), len(trial.expected["id"])
-    storage = {"key": KEYS[0], "secret": KEYS[1], "endpoint_url": f"http://{store.address}"}
+    storage = storage_of(store)
     last: dict[str, Path] = {}
 
     def ours(client: Any) -> None:

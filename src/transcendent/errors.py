@@ -81,6 +81,10 @@ class WorkerDiedError(TranscendentError, RuntimeError):
     """Worker processes were killed repeatedly."""
 
 
+class WorkerLostWarning(UserWarning):
+    """A worker died, hung or could not be reached; its tasks ran again, and nothing is missing."""
+
+
 class ArtifactError(TranscendentError, ValueError):
     """A file is not a valid or trusted artifact, or a rejector cannot be saved as one."""
 

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_info
 from transcendent import CrossConformalEvaluator, TransductiveEvaluator
 from transcendent._utils import parallel
 from transcendent.datasets import make_stream
-from transcendent.errors import WorkerDiedError
+from transcendent.errors import WorkerDiedError, WorkerLostWarning
 from transcendent.temporal import backtest
 
 pytestmark = pytest.mark.slow
@@ -195,7 +195,7 @@ def die_once(flag, i):
 
 
 def test_tasks_of_a_killed_worker_are_done_again(engine, tmp_path):
-    with engine():
+    with engine(), pytest.warns(WorkerLostWarning, match=r"^1 worker was lost"):
         done = parallel.run(die_once, [(i,) for i in range(20)], shared=(tmp_path / "dead",), total=20)
     assert (tmp_path / "dead").exists()
     assert done == list(range(20))

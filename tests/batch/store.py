@@ -17,13 +17,13 @@ RCLONE = Path(sys.executable).with_name("rclone")
 class ObjectStore:
     """What is put into ``bucket`` is a file of ``objects``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.objects = folder / "objects" / "bucket"
         self.objects.mkdir(parents=True, exist_ok=True)
         self.log = folder / "rclone.log"
         with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+            free.bind((host, 0))
+            self.address = f"{host}:{free.getsockname()[1]}"
         self.process: Any = None
         self.start()
 

@@ -23,7 +23,7 @@ from transcendent import InductiveEvaluator
 from transcendent.artifacts import save
 from transcendent.batch import decide_table, patience, rows
 from transcendent.batch.outputs import ASIDE, output_at
-from transcendent.errors import BatchError
+from transcendent.errors import BatchError, WorkerLostWarning
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -227,7 +227,8 @@ class Deadly(InductiveEvaluator):
 def test_a_killed_worker_is_replaced(place, ice, tmp_path, client):
     deadly = Deadly(LogisticRegression(), random_state=0).fit(X, Y)
     deadly.measure = str(tmp_path / "dead")
-    place.decide(deadly, client=client)
+    with pytest.warns(WorkerLostWarning, match="^1 worker was lost"):
+        place.decide(deadly, client=client)
     assert Path(deadly.measure).exists()
     check(place, ice)
 

@@ -35,7 +35,7 @@ from transcendent.artifacts import load, open_artifact, save
 from transcendent.baselines import CPReject, DroidEvolver
 from transcendent.batch import decide_table
 from transcendent.decisions import Fitted, Rejector
-from transcendent.errors import BatchError
+from transcendent.errors import BatchError, WorkerLostWarning
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -359,7 +359,8 @@ def deadly(tmp_path):
 
 class TestFaults:
     def test_a_killed_worker(self, deadly, ice, table, tmp_path):
-        decide(deadly, table, tmp_path / "out", n_jobs=2)
+        with pytest.warns(WorkerLostWarning, match="^1 worker was lost: killed"):
+            decide(deadly, table, tmp_path / "out", n_jobs=2)
         assert (tmp_path / "dead").exists()
         found = read(tmp_path / "out")
         np.testing.assert_array_equal(found["accepted"], ice.decide(NEW).accepted)

@@ -73,7 +73,7 @@ def decide_parts(
             parallel.Progress("deciding", rows, verbose=verbose, unit="row") as progress,
             closing(parallel.stream(_decide_part, tasks, shared=(job,), n_jobs=n_jobs)) as results,
         ):
-            for part, result in zip(parts, results, strict=False):
+            for result, part in zip(results, parts, strict=False):  # to the end of the results
                 if isinstance(result, Failure):
                     failed.append(result)
                     continue

@@ -6,7 +6,13 @@ from typing import Any, TypeVar
 
 from transcendent._utils.extras import extra
 from transcendent._utils.parallel.sharing import Shared
-from transcendent._utils.parallel.worker import LostDataError, share_of_cores, work, workers_died
+from transcendent._utils.parallel.worker import (
+    LostDataError,
+    share_of_cores,
+    warn_of_lost,
+    work,
+    workers_died,
+)
 from transcendent.errors import WorkerDiedError
 
 T = TypeVar("T")
@@ -39,6 +45,7 @@ def on_dask(
     out: dict[Any, int] = {}
     arrived: dict[int, T] = {}
     numbered, yielded = enumerate(tasks), 0
+    lost_before = _lost_workers(client)
     completed = distributed.as_completed(with_results=True, raise_errors=False)
 
     def refill() -> None:
@@ -65,5 +72,18 @@ def on_dask(
             while yielded in arrived:
                 yield arrived.pop(yielded)
                 yielded += 1
+        if lost := _lost_workers(client) - lost_before:
+            warn_of_lost(len(lost), f" ({', '.join(sorted(worker for _, worker in lost))})")
     finally:
         client.cancel([*out, scattered], force=True)
+
+
+def _lost_workers(client: Any) -> set[tuple[float, str]]:
+    """Return the times and addresses of workers that left unexpectedly, as far as the scheduler remembers."""
+
+    def lost(dask_scheduler: Any) -> list[tuple[float, str]]:  # not all events can be sent
+        events = dask_scheduler.get_events("all")
+        gone = [(time, event) for time, event in events if event.get("action") == "remove-worker"]
+        return [(time, event["worker"]) for time, event in gone if not event.get("expected")]
+
+    return set(client.run_on_scheduler(lost))

@@ -18,6 +18,7 @@ from transcendent._utils.parallel.sharing import Shared
 from transcendent._utils.parallel.worker import (
     LostDataError,
     share_of_cores,
+    warn_of_lost,
     work,
     work_as_child,
     workers_died,
@@ -90,16 +91,18 @@ def _repeat_lost(
 ) -> Iterator[T]:
     """Yield results in order; if workers die, start again with the tasks that have no result yet."""
     given, unfinished = iter(tasks), deque[Task]()
-    done = deaths = 0
+    done = deaths = all_deaths = 0
     while True:
         try:
             for result in start(_remembered(given, unfinished), partial(_report_sum, report, done)):
                 unfinished.popleft()
                 done, deaths = done + 1, 0
                 yield result
+            if all_deaths:
+                warn_of_lost(all_deaths)
             return
         except (BrokenProcessPool, LostDataError):
-            deaths += 1
+            deaths, all_deaths = deaths + 1, all_deaths + 1
             if deaths == _MAX_DEATHS:
                 raise WorkerDiedError(workers_died(f"{deaths} times in a row")) from None
             given, unfinished = chain(unfinished, given), deque()

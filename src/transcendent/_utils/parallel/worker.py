@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
@@ -13,6 +14,7 @@ from joblib import cpu_count, parallel_config
 from threadpoolctl import ThreadpoolController
 
 from transcendent._utils.parallel.sharing import Shared
+from transcendent.errors import WorkerLostWarning
 
 T = TypeVar("T")
 
@@ -28,6 +30,16 @@ def workers_died(how_often: str) -> str:
     return (
         f"worker processes died, {how_often}. Most often they lack memory: run fewer at once, or give each "
         "more memory."
+    )
+
+
+def warn_of_lost(n: int, named: str = "") -> None:
+    """Say that workers were lost, and that nothing is missing."""
+    warnings.warn(
+        f"{n} {'worker was' if n == 1 else 'workers were'} lost{named}: killed, cut off, or without a sign "
+        "of life. What was left to do has been done by others.",
+        WorkerLostWarning,
+        stacklevel=2,
     )
 
 

@@ -1,0 +1,224 @@
+"""decide_table on hosts of their own, a scheduler and two workers, which are cut off, slow, or hang.
+
+python benchmarks/scale/hosts.py --folder /tmp/scale                                  # about 40 minutes
+python benchmarks/scale/hosts.py --folder /tmp/scale --rows 1000000 --repeats 1       # a quick trial
+
+The hosts are network namespaces of this machine with a bridge between them, which takes root and iproute2.
+Table and output are in an S3 store at the caller's host. A worker is given up after 30 s without a sign.
+"""
+
+import itertools
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from by_hand import ByHand, on_dask
+from common import (
+    WORKERS,
+    answers,
+    arguments,
+    check_same,
+    in_turn,
+    markdown,
+    millions,
+    one_thread,
+    ratio,
+    rejector,
+    table,
+    wait_until,
+)
+from distributed import Client
+from faults import HEAD, Outcome, Run, Trial, finish, line
+from store import InStore, storage_of, store_of
+
+BRIDGE, CALLER, SCHEDULER = "tr-bridge", "10.77.0.1", "10.77.0.2"
+HOSTS = {"tr-scheduler": SCHEDULER} | {f"tr-worker{i}": f"10.77.0.{i + 3}" for i in range(WORKERS)}
+GIVEN_UP = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s", "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "30s"}
+SLOW = ("delay", "20ms", "rate", "50mbit")
+
+
+def ip(*words: str) -> None:
+    """Change the network."""
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """Hosts on one bridge, of which the caller has an address, too."""
+    _remove()
+    try:
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("address", "add", f"{CALLER}/24", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
+        for name, address in HOSTS.items():
+            ip("netns", "add", name)
+            ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("link", "set", name, "master", BRIDGE, "up")
+            ip("-n", name, "address", "add", f"{address}/24", "dev", "eth0")
+            for device in ("eth0", "lo"):
+                ip("-n", name, "link", "set", device, "up")
+        yield
+    finally:
+        _remove()
+
+
+def _remove() -> None:
+    for name in HOSTS:
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+    subprocess.run(["ip", "link", "delete", BRIDGE], capture_output=True)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A scheduler and the workers of each host, as processes there."""
+
+    address: str
+    nannies: list[subprocess.Popen[bytes]]
+
+    def worker(self) -> psutil.Process:
+        """The process that decides, on the first of the workers' hosts."""
+        children = psutil.Process(self.nannies[0].pid).children(recursive=True)
+        return max(children, key=lambda child: child.cpu_times().user)
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Cluster]:
+    """Start it, end what is left of it."""
+    address = f"tcp://{SCHEDULER}:8786"
+    scheduler, *workers = HOSTS
+    started = [_start(folder, scheduler, "scheduler", "--port", "8786", "--no-dashboard")]
+    try:
+        started += [
+            _start(
+                folder, name, "worker", address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard"
+            )
+            for name in workers
+        ]
+        with Client(address, timeout=60) as client:
+            client.wait_for_workers(WORKERS)
+        yield Cluster(address, started[1:])
+    finally:
+        for process in started:
+            for each in (*psutil.Process(process.pid).children(recursive=True), process):
+                each.kill()
+            process.wait()
+
+
+def _start(folder: Path, host: str, *words: str) -> subprocess.Popen[bytes]:
+    command = ["ip", "netns", "exec", host, sys.executable, "-m", "dask", *words, "--host", HOSTS[host]]
+    env = os.environ | GIVEN_UP | {"PYTHONPATH": str(Path(__file__).parent)}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=quiet, stderr=quiet)
+
+
+def cut_off(trial: Trial, own: Cluster, seconds: float) -> Outcome:
+    """A worker's host cannot be reached for a while."""
+    host = list(HOSTS)[1]
+    run = Run(trial, own.address)
+    wait_until(trial.has_begun, "the first parts")
+    ip("link", "set", host, "down")
+    struck = trial.is_in_the_middle()
+    time.sleep(seconds)
+    ip("link", "set", host, "up")
+    return finish(trial, own.address, struck, run.said())
+
+
+def hung(trial: Trial, own: Cluster) -> Outcome:
+    """A worker does nothing any more, and does not end."""
+    run = Run(trial, own.address)
+    wait_until(trial.has_begun, "the first parts")
+    worker = own.worker()
+    worker.send_signal(signal.SIGSTOP)
+    return finish(trial, own.address, trial.is_in_the_middle(), run.said())
+
+
+def slow(trial: Trial, own: Cluster) -> Outcome:
+    """All that comes to a worker's host is late, and little at a time."""
+    host = list(HOSTS)[1]
+    subprocess.run(["tc", "qdisc", "add", "dev", host, "root", "netem", *SLOW], check=True)
+    try:
+        return finish(trial, own.address, True, Run(trial, own.address).said())
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", host, "root"], check=True)
+
+
+def faults(trial: InStore, folder: Path, outs: Iterator[Path], repeats: int) -> None:
+    cases: dict[str, Callable[[Trial, Cluster], Outcome]] = {
+        "a worker's host is cut off for 10 s": lambda each, own: cut_off(each, own, 10),
+        "a worker's host is cut off for 60 s": lambda each, own: cut_off(each, own, 60),
+        "a worker hangs": hung,
+        f"a slow link to a worker's host ({' '.join(SLOW)})": slow,
+    }
+    print(markdown(HEAD, []), end="")
+    for name, case in cases.items():
+        outcomes, start = [], time.perf_counter()
+        for out in itertools.islice(outs, repeats):
+            with cluster(folder) as own:
+                outcomes.append(case(replace(trial, out=out), own))
+        print(f"| {' | '.join(line(name, outcomes, (time.perf_counter() - start) / repeats))} |", flush=True)
+
+
+def speed(trial: InStore, folder: Path, storage: dict[str, Any], outs: Iterator[Path], rounds: int) -> str:
+    """Against bare Dask on the same hosts, and bytes on the links in a run of each."""
+    hand, rows = ByHand.of(trial.rejector.fitted), len(trial.expected["id"])
+    last: dict[str, Path] = {}
+    shipped: dict[str, list[float]] = {name: [] for name in HOSTS}
+
+    def ours(client: Any) -> None:
+        last["ours"], before = next(outs), received()
+        replace(trial, out=last["ours"]).decide(client=client)
+        for name, after in received().items():
+            shipped[name].append(after - before[name])
+
+    def by_hand() -> None:
+        last["by hand"] = next(outs)
+        on_dask(hand, f"s3://bucket/{trial.data.name}", f"s3://bucket/{last['by hand'].name}", storage)
+
+    with cluster(folder) as own, Client(own.address) as client:
+        times = in_turn(
+            {"ours": lambda: ours(client), "by hand": by_hand},
+            rounds,
+            lambda: check_same(answers(last["ours"]), answers(last["by hand"]), rows),
+        )
+    speeds = [millions(rows / statistics.median(seconds)) for seconds in times.values()]
+    head = ["rows", "ours, M rows/s", "Dask by hand, M rows/s", "time, ours ÷ by hand"]
+    row = [f"{rows / 1e6:g}M dense rows", *speeds, f"{ratio(times['ours'], times['by hand']):.2f}"]
+    links = [[name.removeprefix("tr-"), f"{statistics.median(of) / 1e6:.1f}"] for name, of in shipped.items()]
+    return f"{markdown(head, [row])}\n{markdown(['host', 'MB received in a run'], links)}"
+
+
+def received() -> dict[str, int]:
+    """Bytes that each host has received, which its end of the bridge has sent."""
+    return {name: int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text()) for name in HOSTS}
+
+
+def main() -> None:
+    options = arguments(
+        __doc__, rows=20_000_000, rows_per_file=1_000_000, rows_per_task=250_000, repeats=5, rounds=3
+    )
+    folder = options.folder / "served"
+    bucket = folder / "objects/bucket"
+    bucket.mkdir(parents=True, exist_ok=True)
+    data = table(bucket, options.rows, rows_per_file=options.rows_per_file, row_group=options.rows_per_task)
+    linear = rejector(options.folder, "linear")
+    print(f"The artifact has {linear.path.stat().st_size / 1e6:.1f} MB.\n")
+    on_disk = Trial(linear, data, options.folder / "answers", options.rows_per_task, {}).on(data)
+    outs = (bucket / f"out-{number}" for number in itertools.count())
+    with network(), store_of(folder, CALLER) as store:
+        trial = InStore(**vars(on_disk), client=store.filesystem())
+        print(speed(trial, folder, storage_of(store), outs, options.rounds), flush=True)
+        faults(trial, folder, outs, options.repeats)
+
+
+if __name__ == "__main__":
+    one_thread()
+    main()
