@@ -40,7 +40,7 @@ from transcendent.measures import (
     TreeDisagreement,
 )
 
-N = 130
+N = 90
 
 
 def random(seed=0):
@@ -80,12 +80,12 @@ def one_left():
     return X, y
 
 
-def counts():
+def counts(n=N):
     """Non-negative, mostly zero: what a bag of words looks like."""
     rng = np.random.default_rng(5)
-    y = np.repeat([0, 1], N // 2)
+    y = np.repeat([0, 1], n // 2)
     rates = rng.gamma(0.5, 0.6, size=(2, 40))
-    return rng.poisson(rates[y]) * rng.uniform(0.5, 1.5, size=(N, 1)), y  # lengths, so that nothing ties
+    return rng.poisson(rates[y]) * rng.uniform(0.5, 1.5, size=(n, 1)), y  # lengths, so that nothing ties
 
 
 def sparse_counts():
@@ -333,7 +333,7 @@ def test_exact_shortcuts_give_what_refitting_gives(case, measure, data):
 
 def with_rows_apart():
     """Rows of zeros, and rows whose features no other row has."""
-    X, y = counts()
+    X, y = counts(130)
     X, y = X[::3, :12], y[::3]
     return np.vstack([np.pad(X, ((0, 0), (0, 2))), np.zeros((4, 14)), np.diag(np.arange(14.0))[-2:]]), (
         np.concatenate([y, [0, 0, 1, 1, 0, 1]])

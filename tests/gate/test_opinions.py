@@ -184,7 +184,7 @@ class Real:
         return True
 
 
-@pytest.mark.parametrize("sequences", [40, pytest.param(600, marks=pytest.mark.full)])
+@pytest.mark.parametrize("sequences", [25, pytest.param(600, marks=pytest.mark.full)])
 def test_all_orders_of_labels_opinions_skips_and_undos(own_engine, items, fill, taught, sequences):
     rng, expected, seen = np.random.default_rng(0), {}, Counter()
     for number in range(sequences):
