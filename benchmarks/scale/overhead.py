@@ -1,19 +1,17 @@
-"""What a task costs one Dask scheduler, and what a billion rows would cost; draws docs/images/overhead.svg.
+"""What a task costs one Dask scheduler, up to 100,000 tasks; draws docs/images/overhead.svg.
 
 python benchmarks/scale/overhead.py --folder /tmp/scale                               # about 10 minutes
 python benchmarks/scale/overhead.py --folder /tmp/scale --tasks 100 1000 --linear-rows 200000 \
     --tree-rows 50000 --combined-rows 20000 --rounds 1 --picture /tmp/scale/overhead.svg    # a quick trial
 
 Tasks that do nothing are submitted as decide_table submits parts: so many at a time, a new one for each that
-ends. The storage's bandwidth is the one figure of the cost model that is assumed, not measured.
+ends. What a billion rows would take is in simulation.py.
 """
 
-import math
 import statistics
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -35,55 +33,9 @@ from distributed import Client, as_completed
 
 from transcendent._utils import parallel
 
-BILLION = 1_000_000_000
-CORES = 16
 MANY = 30_000  # so many tasks are timed once, not several times
+LABELS = {"nothing": "as decide_table", "nothing, with nothing but Dask": "with nothing but Dask"}
 STYLES = {"linear": ("#0072B2", "s"), "tree": ("#009E73", "o"), "combined": ("#D55E00", "^")}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Seconds of a run, the part of each resource in it, and from how many nodes on it is not linear."""
-
-    computing: float
-    scheduling: float
-    storage: float
-    linear_to: float
-    then: str
-
-    @property
-    def seconds(self) -> float:
-        """They overlap: the slowest sets the pace."""
-        return max(self.computing, self.scheduling, self.storage)
-
-    @property
-    def limit(self) -> str:
-        parts = {"cores": self.computing, "scheduler": self.scheduling, "storage": self.storage}
-        return max(parts, key=lambda name: parts[name])
-
-
-def cost(
-    rows: int,
-    nodes: int,
-    cores_per_node: int,
-    rows_per_second_core: float,
-    ms_per_task: float,
-    rows_per_task: int,
-    bytes_per_row: float,
-    storage_bandwidth: float,
-) -> Cost:
-    """Cores work side by side in whole tasks; there is one scheduler and one storage for all of them."""
-    tasks = math.ceil(rows / rows_per_task)
-    rounds = math.ceil(tasks / (nodes * cores_per_node))
-    scheduling, storage = tasks * ms_per_task / 1000, rows * bytes_per_row / storage_bandwidth
-    one_node = rows / rows_per_second_core / cores_per_node
-    ends = {
-        "scheduler": one_node / scheduling,
-        "storage": one_node / storage,
-        "too few tasks": tasks / cores_per_node,
-    }
-    then = min(ends, key=lambda name: ends[name])
-    return Cost(rounds * rows_per_task / rows_per_second_core, scheduling, storage, ends[then], then)
 
 
 def nothing(_: int) -> None:
@@ -105,13 +57,16 @@ def submit_bare(client: Client, task: Callable[[int], None], n: int) -> None:
             running.add(client.submit(task, number, pure=False))
 
 
+Overhead = tuple[int, str, float, float]
+"""Tasks, what they do, milliseconds of each, MiB of the scheduler."""
+
 WAYS: dict[str, tuple[Callable[..., None], Callable[[int], None]]] = {
     "nothing": (submit, nothing),
     "nothing, with nothing but Dask": (submit_bare, nothing),
 }
 
 
-def overheads(folder: Path, tasks: list[int], rounds: int) -> list[tuple[int, str, float, float]]:
+def overheads(folder: Path, tasks: list[int], rounds: int) -> list[Overhead]:
     """Milliseconds per task, and MiB of the scheduler's process afterwards, for each number of tasks."""
     found = []
     for n in tasks:
@@ -132,20 +87,24 @@ def timed(way: Callable[..., None], client: Client, task: Callable[[int], None],
     return (time.perf_counter() - start) / n * 1000
 
 
-def draw(speeds: dict[str, float], ms_per_task: float, picture: Path) -> None:
+def draw(found: list[Overhead], speeds: dict[str, float], ms_per_task: float, picture: Path) -> None:
     mpl.rcParams["svg.hashsalt"] = "transcendent"
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+    figure, (each, share) = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    for (way, label), marker in zip(LABELS.items(), "os", strict=True):
+        of = [(n, ms) for n, name, ms, _ in found if name == way]
+        each.plot(*zip(*of, strict=True), marker=marker, label=label)
+    each.set(xscale="log", ylim=(0, None), xlabel="tasks of one scheduler", ylabel="ms per task")
     rows = np.logspace(4, 7, 31)
     for name, speed in speeds.items():
         colour, marker = STYLES[name]
-        share = ms_per_task / (ms_per_task + rows / speed * 1000)
-        axes.plot(
-            rows, 100 * share, color=colour, marker=marker, markevery=10, label=f"{name}: {speed:,.0f} rows/s"
-        )
-    axes.set(xscale="log", yscale="log", xlabel="rows per task", ylabel="overhead of a task, %")
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+        overhead = 100 * ms_per_task / (ms_per_task + rows / speed * 1000)
+        label = f"{name}: {speed:,.0f} rows/s"
+        share.plot(rows, overhead, color=colour, marker=marker, markevery=10, label=label)
+    share.set(xscale="log", yscale="log", xlabel="rows per task", ylabel="overhead of a task, %")
+    for axes in (each, share):
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
     figure.savefig(picture, metadata={"Date": None})
 
 
@@ -157,7 +116,6 @@ def main() -> None:
         tree_rows=500_000,
         combined_rows=200_000,
         rows_per_task=1_000_000,
-        bandwidth=10e9,
         rounds=3,
         picture=IMAGES / "overhead.svg",
     )
@@ -171,9 +129,7 @@ def main() -> None:
         name: pace_on_one_core(options.folder, name, rows, options.rounds) for name, rows in sizes.items()
     }
     print(share_table(paces, ms_per_task, options.rows_per_task))
-    print(f"{ms_per_task:.2f} ms a task, storage of {options.bandwidth / 1e9:g} GB/s (assumed)\n")
-    print(cost_table(paces, ms_per_task, options.rows_per_task, options.bandwidth))
-    draw({name: pace.rows_per_second for name, pace in paces.items()}, ms_per_task, options.picture)
+    draw(found, {name: pace.rows_per_second for name, pace in paces.items()}, ms_per_task, options.picture)
     print(options.picture)
 
 
@@ -187,22 +143,6 @@ def share_table(paces: dict[str, Pace], ms_per_task: float, rows_per_task: int) 
         lines.append([name, f"{pace.rows_per_second:,.0f}", *(f"{s:.2%}" for s in shares), f"{cores:,.0f}"])
     head = ["overhead, rows per task", "rows/s on a core", "10⁴", "10⁵", "10⁶", "10⁷"]
     return markdown([*head, f"cores kept busy by tasks of {rows_per_task:,} rows"], lines)
-
-
-def cost_table(paces: dict[str, Pace], ms_per_task: float, rows_per_task: int, bandwidth: float) -> str:
-    """A billion rows on 1, 10 and 100 nodes."""
-    lines = []
-    for name, pace in paces.items():
-        bytes_per_row = pace.bytes_in + pace.bytes_out
-        for nodes in (1, 10, 100):
-            found = cost(
-                *(BILLION, nodes, CORES, pace.rows_per_second),
-                *(ms_per_task, rows_per_task, bytes_per_row, bandwidth),
-            )
-            until = f"{found.linear_to:,.0f}"
-            lines.append([name, f"{nodes}", f"{found.seconds / 60:.3g}", found.limit, until, found.then])
-    head = [f"a billion rows, nodes of {CORES} cores", "nodes", "minutes", "set by"]
-    return markdown([*head, "linear up to … nodes", "then stopped by"], lines)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,148 @@
+"""What several databases lose to one, if each has a queue, a budget and a monitor of its own.
+
+python benchmarks/drift/shards.py                    # about ten minutes
+python benchmarks/drift/shards.py sizes budgets      # some of: sizes, budgets, queues, monitors
+
+Objects are spread by a hash of their ids, which is as good as chance.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from alarms import TWO_CLASSES
+from gain import JUDGE, Decided, _since, measured
+from rules import RATE, SEEDS, rules
+from tables import collect, interval, markdown
+
+from transcendent import Answers, ScoreEvaluator, StreamingBudget
+from transcendent.monitoring import DriftMonitor
+
+SHARDS = (1, 2, 8, 32)
+A_DAY, PEAK, KEPT, DAYS = 500_000_000, 3, 0.15, 30
+DECIDED, CONNECTION_INSERTS = 27_694, 100 / 12.8e-3
+ITEM, IDENTITY, RANDOM_READS = 549, 154, 50_000
+LOOKS = 100
+QUIET, CHANGED, AT_ONCE, CALIBRATION = 20_000, 60_000, 500, 2_000
+
+
+def sizes() -> str:
+    """From the figures of docs/gate.md: what each of several databases has to hold and to write."""
+    kept = A_DAY * KEPT
+    rows = []
+    for n in SHARDS:
+        peak, held = kept * PEAK / 86_400 / n, kept * DAYS / n
+        rows.append(
+            [
+                f"{n}",
+                f"{peak:,.0f}",
+                f"{peak / CONNECTION_INSERTS:.0%}",
+                f"{held / 1e6:,.0f}",
+                f"{held * ITEM / 1e9:,.0f}",
+                f"{held * IDENTITY / 1e9:,.0f}",
+                f"{peak / RANDOM_READS:.1%}",
+            ]
+        )
+    gates = A_DAY * PEAK / 86_400 / DECIDED
+    inputs = (
+        f"{A_DAY:,} objects a day, {PEAK} times that at the peak, {KEPT:.0%} kept for {DAYS} days. Measured: "
+        f"a gate decides {DECIDED:,} a second in batches of 100, a connection inserts {CONNECTION_INSERTS:,.0f} "
+        f"items a second beside 11 million, an item takes {ITEM} bytes, {IDENTITY} of them its identity. Given: "
+        f"a disk reads {RANDOM_READS:,} pages a second. So {gates:.1f} gates are busy at the peak."
+    )
+    head = ["databases", "items a second, at the peak, each", "of one connection", "million items, each"]
+    return f"{inputs}\n\n{markdown([*head, 'GB', 'of them identities', 'page reads, of a disk'], rows)}"
+
+
+def budgets() -> str:
+    """A budget on arrival for each shard, and one for all."""
+    found: dict[str, list[Any]] = {}
+    for seed in SEEDS:
+        result = _since(rules("raw", seed))
+        for n in SHARDS:
+            kept = np.empty(len(result.y))
+            for own in _spread(len(result.y), n, seed):
+                stream = StreamingBudget(Decided(), rate=RATE).fit(None, None)
+                kept[own] = stream.decide(result.answers[JUDGE][own]).accepted
+            collect(
+                found, {f"{n}": measured(result, JUDGE, kept, slice(None)) | {"rejected": 1 - kept.mean()}}
+            )
+    keys = {"rejected": "rejected", "caught": "errors caught", "f1": "F1 kept", "malware": "malware rejected"}
+    rows = [[n, *(interval([run[key] for run in runs]) for key in keys)] for n, runs in found.items()]
+    return markdown(["budgets", *keys.values()], rows)
+
+
+def queues() -> str:
+    """The looks of a month go to the least trusted of all, or to those of each shard in equal shares."""
+    found: dict[str, list[float]] = {}
+    for seed in SEEDS:
+        result = _since(rules("raw", seed))
+        answers = result.answers[JUDGE]
+        wrong = answers.labels != result.y
+        for n in SHARDS:
+            shard = np.random.default_rng((seed, n)).integers(n, size=len(result.y))
+            seen = []
+            for period in range(len(result.periods)):
+                for number in range(n):
+                    own = np.flatnonzero((result.period == period) & (shard == number))
+                    share = LOOKS // n + (number < LOOKS % n)
+                    seen.append(own[np.argsort(answers.credibility[own], kind="stable")[:share]])
+            looked = np.concatenate(seen)
+            collect(found, {f"{n}": float(wrong[looked].sum() / wrong.sum())})
+    return markdown(
+        ["queues", f"errors found by {LOOKS} looks a month"], [[n, interval(of)] for n, of in found.items()]
+    )
+
+
+def monitors() -> str:
+    """An alarm if one of n monitors has n times the evidence that one would need."""
+    rows = []
+    for n in SHARDS:
+        delays, false, runs = [], 0, 40
+        for run in range(runs):
+            at = _alarm(n, run)
+            false += 0 < at <= QUIET
+            if at > QUIET:
+                delays.append(at - QUIET)
+        middle = f"{np.median(delays):,.0f}" if delays else "–"
+        missed = runs - false - len(delays)
+        rows.append([f"{n}", f"{false / runs:.3f}", middle, f"{missed / runs:.3f}"])
+    return markdown(["monitors", "false alarms", "objects of all to the alarm, median", "missed"], rows)
+
+
+def _alarm(n: int, seed: int) -> int:
+    """After how many objects of all shards the first alarm is raised; 0 if never."""
+    generator = np.random.default_rng((seed, n))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        judge = ScoreEvaluator().fit(*TWO_CLASSES.objects(generator, CALIBRATION))
+    answers, y = TWO_CLASSES.objects(generator, QUIET + CHANGED)
+    moved = np.where(y == 1, 1.0, 0.3) * (np.arange(len(y)) >= QUIET)
+    suspicion = (answers.scores[:, 0] - answers.scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
+    answers = Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion]))
+    watching = [DriftMonitor.of(judge, threshold=100 * n, random_state=(seed * 100 + i)) for i in range(n)]
+    shard = generator.integers(n, size=len(y))
+    for start in range(0, len(y), AT_ONCE):
+        block = np.arange(start, start + AT_ONCE)
+        for number, monitor in enumerate(watching):
+            own = block[shard[block] == number]
+            if len(own):
+                monitor.update(answers[own])
+        if any(monitor.alarm is not None for monitor in watching):
+            return start + AT_ONCE
+    return 0
+
+
+def _spread(n: int, shards: int, seed: int) -> list[Any]:
+    shard = np.random.default_rng((seed, shards)).integers(shards, size=n)
+    return [np.flatnonzero(shard == number) for number in range(shards)]
+
+
+SECTIONS: tuple[Callable[[], str], ...] = (sizes, budgets, queues, monitors)
+
+if __name__ == "__main__":
+    known = {section.__name__: section for section in SECTIONS}
+    for wanted in sys.argv[1:] or known:
+        print(f"{wanted}\n\n{known[wanted]()}\n", flush=True)
