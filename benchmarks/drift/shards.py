@@ -50,8 +50,8 @@ def sizes() -> str:
         f"{A_DAY:,} objects a day, {PEAK} times that at the peak, {KEPT:.0%} kept for {DAYS} days. Measured: "
         f"a gate decides {DECIDED:,} a second in batches of 100, a connection inserts "
         f"{CONNECTION_INSERTS:,.0f} items a second beside 11 million, an item takes {ITEM} bytes, {IDENTITY} "
-        f"of them its identity. Given: a disk reads {RANDOM_READS:,} pages a second. So {gates:.1f} gates are "
-        "busy at the peak."
+        f"of them its identity. Given: a disk reads {RANDOM_READS:,} pages a second. So {gates:.1f} gates "
+        "are busy at the peak."
     )
     head = ["databases", "items a second, at the peak, each", "of one connection", "million items, each"]
     return f"{inputs}\n\n{markdown([*head, 'GB', 'of them identities', 'page reads, of a disk'], rows)}"
