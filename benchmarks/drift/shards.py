@@ -23,13 +23,13 @@ from transcendent.monitoring import DriftMonitor
 SHARDS = (1, 2, 8, 32)
 A_DAY, PEAK, KEPT, DAYS = 500_000_000, 3, 0.15, 30
 DECIDED, CONNECTION_INSERTS = 27_694, 100 / 12.8e-3
-ITEM, IDENTITY, RANDOM_READS = 549, 154, 50_000
+ITEM, IDENTITY, RANDOM_READS = 880, 154, 50_000
 LOOKS = 100
 QUIET, CHANGED, AT_ONCE, CALIBRATION = 20_000, 60_000, 500, 2_000
 
 
 def sizes() -> str:
-    """From the figures of docs/gate.md: what each of several databases has to hold and to write."""
+    """From figures of docs/gate.md and docs/runbook.md: what each database has to hold and to write."""
     kept = A_DAY * KEPT
     rows = []
     for n in SHARDS:
@@ -49,7 +49,8 @@ def sizes() -> str:
     inputs = (
         f"{A_DAY:,} objects a day, {PEAK} times that at the peak, {KEPT:.0%} kept for {DAYS} days. Measured: "
         f"a gate decides {DECIDED:,} a second in batches of 100, a connection inserts "
-        f"{CONNECTION_INSERTS:,.0f} items a second beside 11 million, an item takes {ITEM} bytes, {IDENTITY} "
+        f"{CONNECTION_INSERTS:,.0f} items a second beside 11 million, an item takes {ITEM} bytes with its "
+        f"event and content, {IDENTITY} "
         f"of them its identity. Given: a disk reads {RANDOM_READS:,} pages a second. So {gates:.1f} gates "
         "are busy at the peak."
     )
