@@ -326,7 +326,7 @@ def test_comparison_by_hand(result, many_classes):
         own = (of_class["rejector"] == name) & (of_class["class"] == "class 01")
         np.testing.assert_array_equal(display.positives_rejected[i], of_class["rejection_rate"][own])
     np.testing.assert_array_equal(display.baseline, result.series("CCE", "f1", "baseline"))
-    assert texts(display.ax_) == ["all objects", "CCE", "ICE"]
+    assert texts(display.ax_) == ["all objects, CCE", "CCE", "ICE"]
     assert len(display.axes_) == 3
     assert "Gaps: undefined for CCE, ICE in 1 of 8 periods (2020-10)." in display.axes_[-1].get_xlabel()
     assert len(ComparisonDisplay.from_backtest(many_classes[0]).plot().axes_) == 2
@@ -354,7 +354,7 @@ def bands(ax):
 def test_a_list_of_rejectors_is_compared(result):
     display = result.plot(["CCE", "ICE"], "error")
     assert isinstance(display, ComparisonDisplay)
-    assert list(drawn(display.ax_)) == ["all objects", "CCE", "ICE"]
+    assert list(drawn(display.ax_)) == ["all objects, CCE", "CCE", "ICE"]
     for name in ("CCE", "ICE"):
         np.testing.assert_array_equal(drawn(display.ax_)[name], result.series(name, "error", "kept"))
     assert bands(display.ax_) == {}

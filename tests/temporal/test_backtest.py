@@ -385,6 +385,43 @@ def test_wrong_labels_are_learnt_and_metrics_use_the_true_ones():
     assert right.audit(name).error < 0.5 < wrong.audit(name).error
 
 
+def test_wrong_labels_are_of_classes_that_have_been_seen():
+    y = Y.copy()
+    y[(np.datetime64("2021-09") <= TIMES) & (X[:, 3] > 0.5)] = 2
+    result = backtest(
+        InductiveEvaluator(LinearSVC()), X, y, TIMES, train=TRAIN, retrain=Retraining(60, noise=0.5)
+    )
+    columns = result.labelled["InductiveEvaluator"]
+    months = TIMES[columns["row"]].astype("datetime64[M]")
+    assert 2 in columns["label"]
+    assert months[columns["label"] == 2].min() == np.datetime64("2021-09")
+
+
+def test_functions_get_copies():
+    def spoils(given):
+        given.X[:] = 0
+        given.rows[:] = 0
+        return np.zeros(len(given.rows), dtype=int) if hasattr(given, "y") else np.arange(20)
+
+    def plain(given):
+        return np.zeros(len(given.rows), dtype=int) if hasattr(given, "y") else np.arange(20)
+
+    before = X.copy()
+    found = [
+        backtest(
+            InductiveEvaluator(LinearSVC()),
+            X,
+            Y,
+            TIMES,
+            train=TRAIN,
+            retrain=Retraining(20, function, delay=function),
+        )
+        for function in (plain, spoils)
+    ]
+    np.testing.assert_array_equal(X, before)
+    columns_equal(found[0].table, found[1].table)
+
+
 def least_confident(candidates):
     return np.argsort(candidates.decisions.confidence, kind="stable")
 
@@ -838,20 +875,21 @@ def test_interrupted_anywhere_it_resumes_to_the_same_table(tmp_path, retrain, st
 
 
 @pytest.mark.filterwarnings("ignore::transcendent.errors.CalibrationWarning")
-@pytest.mark.parametrize("learns", ["both", "detector"])
-def test_a_class_that_grew_period_by_period_is_resumed_as_it_grew(tmp_path, learns):
-    """Which of its rows calibrate depends on when they came."""
+@pytest.mark.parametrize(("learns", "gap"), [("both", None), ("detector", None), ("both", "2021-08")])
+def test_a_class_that_grew_period_by_period_is_resumed_as_it_grew(tmp_path, learns, gap):
+    """Which of its rows calibrate depends on when they came; a month without objects teaches nothing."""
     y = Y.copy()
     y[(np.datetime64("2021-06") <= TIMES) & (X[:, 3] > 0.5)] = 2
+    own = np.full(len(y), True) if gap is None else TIMES.astype("datetime64[M]") != np.datetime64(gap)
     ice = {"ICE": StopsAfter(LinearSVC(), measure=NeighbourRatio())}
-    retrain = Retraining(60, what=learns)
+    retrain, months = Retraining(120, what=learns, delay=int(gap is not None)), 6 - (gap is not None)
 
     def run(folder):
-        return backtest(ice, X, y, TIMES, train=TRAIN, retrain=retrain, folder=folder)
+        return backtest(ice, X[own], y[own], TIMES[own], train=TRAIN, retrain=retrain, folder=folder)
 
     StopsAfter.left = 100
     whole = run(None)
-    StopsAfter.left = 5
+    StopsAfter.left = months - 1
     with pytest.raises(InterruptedRunError):
         run(tmp_path)
     StopsAfter.left = 1

@@ -233,6 +233,9 @@ def test_delays_are_counted_in_periods():
     np.testing.assert_array_equal(labels.since, 5 + np.arange(20_000) % 3)
     assert labels.known(5).rows.tolist() == list(range(0, 20_000, 3))
     assert len(labels.known(4).rows) == 0
+    most = np.iinfo(np.uint64).max  # as one says never
+    for never in (np.iinfo(np.int64).max, int(most), lambda chosen: np.full(len(chosen.rows), most)):
+        assert asked(delay=never)[1].since.min() > 10**6
 
 
 def test_functions_of_delay_and_noise_have_randomness_of_their_own():
@@ -258,6 +261,11 @@ def test_functions_of_delay_and_noise_have_randomness_of_their_own():
 def test_names_that_are_no_labels_are_refused(given):
     with pytest.raises(ValueError, match="noise must return one of the labels"):
         asked(noise=lambda _: given)
+
+
+def test_a_mask_of_wrong_labels_is_no_label():
+    with pytest.raises(ValueError, match="not which labels are wrong"):
+        asked(noise=lambda chosen: chosen.y == 0)
 
 
 @pytest.mark.parametrize("given", [[0], [0.5] * 20_000, [-1] * 20_000, None])

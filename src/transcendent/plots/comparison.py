@@ -41,6 +41,8 @@ class ComparisonDisplay(Display):
         Bounds of the 95% interval of ``kept``: over seeds, or a bootstrap's.
     seeds : int
         Number of seeds whose means are shown.
+    baseline_of : str
+        The rejector whose detector ``baseline`` is of, if others have another one; else empty.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class ComparisonDisplay(Display):
     positives_rejected: FloatArray
     interval: FloatArray | None = None
     seeds: int = 1
+    baseline_of: str = ""
 
     def __post_init__(self) -> None:
         panels = 2 if self.positive is None else 3
@@ -117,6 +120,7 @@ class ComparisonDisplay(Display):
     def of(cls, displays: Sequence[PerformanceDisplay], positive: int | None) -> Self:
         """Put the displays of single rejectors together; ``positive`` is the position of its class."""
         first = displays[0]
+        alike = [np.array_equal(first.baseline, each.baseline, equal_nan=True) for each in displays]
         at = [] if positive is None or not len(first.classes) else [positive]
         return cls(
             rejectors=tuple(display.rejector for display in displays),
@@ -127,12 +131,14 @@ class ComparisonDisplay(Display):
             baseline=first.baseline,
             positive=first.classes[positive] if at else None,
             positives_rejected=np.array([d.class_rejection_rate[at].ravel() for d in displays]),
+            baseline_of="" if all(alike) else first.rejector,
         )
 
     def _draw(self, *axes: Any) -> None:
         upper, *shares = axes
         at = np.arange(len(self.periods))
-        upper.plot(at, self.baseline, "--", color=base.BLACK, linewidth=1.1, label="all objects")
+        whose = f"all objects, {shorten(self.baseline_of, 24)}" if self.baseline_of else "all objects"
+        upper.plot(at, self.baseline, "--", color=base.BLACK, linewidth=1.1, label=whose)
         panels = zip(axes, (self.kept, self.rejection_rate, self.positives_rejected), strict=False)
         if self.interval is not None:
             for i, bounds in enumerate(self.interval):

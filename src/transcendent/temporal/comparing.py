@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.stats import norm, t
 
 from transcendent._utils.arrays import AnyArray, FloatArray, IntArray, chunks
 from transcendent._utils.checks import check_shares
@@ -12,6 +13,7 @@ from transcendent._utils.extras import extra
 from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import counted
 from transcendent.metrics.performance import SUBSETS, Subset, review_metrics, subset_metrics
+from transcendent.metrics.ratios import position_of
 from transcendent.temporal.repeated import RepeatedBacktest
 from transcendent.temporal.result import Backtest, as_frame
 
@@ -25,6 +27,7 @@ _METRICS: dict[str, tuple[str, Subset]] = {
 }
 _POSITIVES = ("positives_rejected", "positives_missed")
 _BLOCK_CELLS = 1 << 22
+_BLOCK, _FEWEST_BLOCKS, _FEWEST_RESAMPLES = 3, 6, 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,28 +104,31 @@ def compare(
     *,
     rejectors: tuple[str, str] | None = None,
     at: float | None = None,
-    block: int = 3,
+    block: int | None = None,
     level: float = 0.95,
     n_resamples: int = 2000,
     random_state: int = 0,
 ) -> Comparison:
     """Compare two rejectors that decided the same objects.
 
-    The interval is of a paired bootstrap: blocks of consecutive periods are drawn with replacement, and seeds
-    if there are several, the same for both rejectors. Consecutive periods resemble each other, which is what
-    blocks are for. It says how the difference would vary with other months and other seeds, if those were
-    like these; months that are unlike them may be different.
+    The interval says how the difference would vary with other months and other seeds, if those were like
+    these; months that are unlike them may be different. Months vary as in a paired bootstrap: blocks of
+    consecutive periods, which resemble each other, are drawn with replacement, the same for both rejectors.
+    The interval is widened for the number of blocks, as Student's t is for that of observations. With several
+    seeds, the half-width of Student's t over their differences is added in quadrature.
 
     Parameters
     ----------
     first, second : Backtest or RepeatedBacktest
-        Results on the same test objects; repeated ones with the same seeds. They may be the same result.
+        Results on the same test objects, repeated ones with the same seeds; of rejectors that were fitted on
+        the same classes or on others. They may be the same result.
     rejectors : (str, str) or None
         A rejector of each; not needed for results of one rejector.
     at : float or None
         Share of every period that is rejected, least trusted first, in place of the rejectors' own decisions.
-    block : int
-        Length of the blocks, in periods; those without objects are left out.
+    block : int or None
+        Length of the blocks, in periods; those without objects are left out. By default 3, or less so that
+        there are at least six blocks.
     level : float
         Probability of the interval.
     n_resamples : int
@@ -153,30 +159,62 @@ def compare(
     one = next(iter(runs[0].values()))
     with_objects = np.unique(one.period)
     n_periods = len(with_objects)
-    if not isinstance(block, int | np.integer) or not 1 <= block <= n_periods:
+    block = _length_of_blocks(block, n_periods)
+    if not isinstance(n_resamples, int | np.integer) or n_resamples < _FEWEST_RESAMPLES:
         raise ValueError(
-            f"block must be a number of periods from 1 to {n_periods}, those with objects, not {block!r}."
+            f"n_resamples must be a number of at least {_FEWEST_RESAMPLES}, not {n_resamples!r}."
         )
+    classes = np.unique(np.concatenate([run.classes for of in runs for run in of.values()]))
     counts = np.array(
         [
-            [_counts(run, name, at)[with_objects] for run in of.values()]
+            [_counts(run, name, at, classes)[with_objects] for run in of.values()]
             for of, name in zip(runs, names, strict=True)
         ]
     )  # (2, seeds, periods, kept or rejected, true, predicted)
-    generator = np.random.default_rng(random_state)
-    drawn = _drawn_periods(n_periods, block, n_resamples, generator)
-    n_seeds = counts.shape[1]
-    seeds = generator.integers(n_seeds, size=(n_resamples, n_seeds))
-    values = _metrics(counts.sum(axis=2), one.positive)
-    blocks = chunks(n_resamples, max(1, _BLOCK_CELLS * n_periods // counts.size))
-    summed = (np.einsum("rp,bsp...->bsr...", drawn[some], counts) for some in blocks)
-    resampled = np.concatenate([_metrics(part, one.positive) for part in summed], axis=2)
-    means = np.take_along_axis(resampled, seeds.T[None, :, :, None], axis=1).mean(axis=1)
-    tail = (1 - level) / 2
-    low, high = np.round(np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0), 12) + 0.0  # no -0
-    mean = values.mean(axis=1)
+    positive = position_of(one.pos_label, classes)
+    drawn = _drawn_periods(n_periods, block, n_resamples, np.random.default_rng(random_state))
+    values = _metrics(counts.sum(axis=2), positive)
+    some = chunks(n_resamples, max(1, _BLOCK_CELLS * n_periods // counts.size))
+    summed = (np.einsum("rp,bsp...->bsr...", drawn[rows], counts) for rows in some)
+    means = np.concatenate([_metrics(part, positive).mean(axis=1) for part in summed], axis=1)
+    mean, of_seeds = values.mean(axis=1), values[0] - values[1]
+    difference, tail = mean[0] - mean[1], (1 - level) / 2
+    ends = np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0)
+    away = np.abs(ends - difference) * _widening(n_periods / block, level)
+    low, high = np.hypot(away, _half_width(of_seeds, level)) * [[-1.0], [1.0]] + difference
     said = _said(runs[0], names, at, block, level)
-    return Comparison(names, _names_of_metrics(one), mean, mean[0] - mean[1], low, high, said)
+    low, high = (np.round(end, 12) + 0.0 for end in (low, high))  # no -0
+    return Comparison(names, _names_of_metrics(one), mean, difference, low, high, said)
+
+
+def _length_of_blocks(given: int | None, n_periods: int) -> int:
+    """Return the number of periods of a block; raise unless there are two blocks."""
+    if n_periods < 2:
+        raise ValueError("one period has no intervals: compare needs at least two with objects.")
+    if given is None:
+        return max(1, min(_BLOCK, n_periods // _FEWEST_BLOCKS))
+    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    if not whole or not 1 <= given <= n_periods // 2:
+        raise ValueError(
+            f"block must be a number of periods from 1 to {n_periods // 2}, so that two blocks are in the "
+            f"{n_periods} periods with objects, not {given!r}."
+        )
+    return int(given)
+
+
+def _widening(n_blocks: float, level: float) -> float:
+    """Return by how much a bootstrap's interval of a mean of few numbers is too narrow."""
+    wide = t.ppf((1 + level) / 2, n_blocks - 1) / norm.ppf((1 + level) / 2)
+    return float(wide * np.sqrt(n_blocks / (n_blocks - 1)))
+
+
+def _half_width(of_seeds: FloatArray, level: float) -> FloatArray | float:
+    """Return half of Student's interval for each metric; 0 for one seed, which says nothing of others."""
+    n = len(of_seeds)
+    if n == 1:
+        return 0.0
+    half: FloatArray = t.ppf((1 + level) / 2, n - 1) * of_seeds.std(axis=0, ddof=1) / np.sqrt(n)
+    return half
 
 
 def _runs(result: Backtest | RepeatedBacktest) -> Mapping[Any, Backtest]:
@@ -205,14 +243,23 @@ def _check_pairs(first: Mapping[Any, Backtest], second: Mapping[Any, Backtest]) 
     if max(len(first), len(second)) > 1 and list(first) != list(second):
         raise ValueError(f"the results have other seeds: {list(first)} and {list(second)}.")
     for one, other in zip(first.values(), second.values(), strict=True):
-        same = one.periods == other.periods and np.array_equal(one.rows, other.rows)
-        if not same or not np.array_equal(one.y, other.y) or one.pos_label != other.pos_label:
+        same = one.periods == other.periods and np.array_equal(one.period, other.period)
+        if (
+            not same
+            or not np.array_equal(one.rows, other.rows)
+            or not np.array_equal(one.y, other.y)
+            or one.pos_label != other.pos_label
+        ):
             raise ValueError("the results are of other objects, periods or labels, and cannot be paired.")
 
 
-def _counts(run: Backtest, name: str, at: float | None) -> AnyArray:
+def _counts(run: Backtest, name: str, at: float | None, classes: AnyArray) -> AnyArray:
     """Return counts of each period: (periods, kept or rejected, true classes, predicted classes)."""
-    return run.confusions[name] if at is None else run.confusions_at(name, at)
+    own = run.confusions[name] if at is None else run.confusions_at(name, at)
+    place = np.searchsorted(classes, run.classes)
+    counts = np.zeros((*own.shape[:2], len(classes), len(classes)), own.dtype)
+    counts[..., place[:, None], place] = own
+    return counts
 
 
 def _drawn_periods(n: int, block: int, n_resamples: int, generator: np.random.Generator) -> IntArray:

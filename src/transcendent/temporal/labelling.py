@@ -18,6 +18,7 @@ from transcendent.monitoring.labels import LabelPlan
 Choice = Literal["rejected", "drawn", "margin", "random"]
 
 _ENOUGH = 20
+_NEVER = np.iinfo(np.int32).max  # more periods than there are, and far from overflowing
 _NOISE, _DELAY = 1, 2  # streams of random numbers, apart from the one that chooses
 
 
@@ -62,7 +63,7 @@ class Chosen(NamedTuple):
     times : array of shape (n,)
         When each was seen.
     classes : array
-        All labels of the data.
+        The labels of training, and of the periods so far.
     generator : numpy Generator
         For chance, so that a run can be repeated.
     """
@@ -204,9 +205,10 @@ class Retraining:
     def ask(self, chosen: Chosen, period: int, seed: int) -> Labels:
         """Return what objects that were chosen in a period are called, and when that is known."""
         noise, delay = (np.random.default_rng((seed, period, which)) for which in (_NOISE, _DELAY))
+        rows = chosen.rows.copy()  # functions may write to what they get
         given = self._named(chosen._replace(generator=noise))
         late = self._late(chosen._replace(generator=delay))
-        return Labels(chosen.rows, given, period + 1 + late)
+        return Labels(rows, given, period + 1 + late)
 
     def _named(self, chosen: Chosen) -> AnyArray:
         y, classes, generator = chosen.y, chosen.classes, chosen.generator
@@ -216,6 +218,8 @@ class Retraining:
             others = classes[(np.searchsorted(classes, y) + step) % len(classes)]
             return np.where(wrong, others, y)
         given = np.asarray(self.noise(chosen))
+        if given.dtype.kind == "b" and classes.dtype.kind != "b":
+            raise ValueError("noise must return what each object is called, not which labels are wrong.")
         if given.shape != y.shape or not np.isin(given, classes).all():
             raise ValueError(f"noise must return one of the labels {abbreviate(classes)} for each object.")
         return given.astype(y.dtype)
@@ -223,11 +227,11 @@ class Retraining:
     def _late(self, chosen: Chosen) -> IntArray:
         n = len(chosen.rows)
         if not callable(self.delay):
-            return np.full(n, self.delay, dtype=np.intp)
+            return np.full(n, min(self.delay, _NEVER), dtype=np.intp)
         late = np.asarray(self.delay(chosen))
         if late.shape != (n,) or (n and late.dtype.kind not in "iu") or (late < 0).any():
             raise ValueError("delay must return a whole number of at least 0 for each object.")
-        return late.astype(np.intp)
+        return np.minimum(late, _NEVER).astype(np.intp)
 
     def _first(self, X: Any, n: int, ranked: IntArray) -> IntArray:
         """Return the first n objects that are apart; if there are too few, also the first others."""

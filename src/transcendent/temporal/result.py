@@ -231,7 +231,7 @@ class Backtest:
 
         Each labelled accepted answer is weighted by one over its chance of being chosen, so the estimate is
         unbiased if these labels are right. It is NaN if no accepted answers were drawn in some period, since
-        nothing is known about the others.
+        nothing is known about the others. Labels that come after the last period count, too.
         """
         accepted, columns = self.answers_of(rejector).accepted, self.labelled.get(rejector)
         if columns is None:

@@ -125,6 +125,9 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     watched: dict[str, Any] = {}
     labels = run.no_labels()
     stages: list[Labels] = []
+    learns_next = (
+        False  # if nothing came since the last stage, nothing has learnt it, and the next replaces it
+    )
     since_fit: list[IntArray] = []
     decided: list[dict[str, AnyArray]] = []
     periods, done, label = run.split.periods, 0, f"backtest of {name}{run.note}"
@@ -134,9 +137,12 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
                 fitted, since_fit = None, []
-                stages.append(labels.known(i))
+                if not learns_next:
+                    stages.append(labels.known(i))
+                stages[-1], learns_next = labels.known(i), True
                 state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
+            learns_next &= not len(rows)
             columns = read_period(run.checkpoints, name, i)
             if columns is not None:
                 fitted = learner = None  # a rejector that evolves has to decide this period first
@@ -195,10 +201,13 @@ def _decide_period(
     if run.retrain is not None:
         generator = np.random.default_rng((run.random_state, period))
         times, features = run.split.times[rows], features_of(X)
-        chosen = run.retrain.select(Candidates(rows, features, times, decisions, fitted, generator))
+        if run.retrain.functions and hasattr(features, "copy"):
+            features = features.copy()  # a function may write to what it gets, which may be the caller's own
+        chosen = run.retrain.select(Candidates(rows.copy(), features, times, decisions, fitted, generator))
         own = rows[chosen.rows]
         asked = (own, take_rows(features, chosen.rows), run.y[own], times[chosen.rows])
-        classes = np.unique(run.y)
+        so_far = [run.split.train, *(run.split.test[each] for each in run.split.periods.rows[: period + 1])]
+        classes = np.unique(run.y[np.concatenate(so_far)])
         labels = run.retrain.ask(Chosen(*asked, classes, generator), period, run.random_state)
     kept = replace(decisions, p_values=None, doubts=None)
     columns = {key: as_text_array(column) for key, column in kept.columns().items()}
