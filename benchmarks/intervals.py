@@ -14,9 +14,9 @@ def half_width(values: Any) -> Any:
 
 
 def interval(values: Any, digits: int | None = None, sign: str = "") -> str:
-    """Mean and half its 95% interval, unless all values are the same."""
+    """Mean and half its 95% interval, unless all values are the same; a dash if it is undefined."""
     if np.isnan(values).any():
-        return "undefined"
+        return "–"
     mean = float(np.mean(values))
     if digits is None:
         digits = 4 if abs(mean) < 0.1 else 3

@@ -1,6 +1,6 @@
 """Fills docs/gain.md, and the table and figure of README.md: what rejecting gains, beside every simpler rule.
 
-python benchmarks/drift/gain.py                # everything, about an hour and a half of one core
+python benchmarks/drift/gain.py                # everything, about four hours of one core
 python benchmarks/drift/gain.py gain readme    # some of its sections, which are the functions below
 
 TRANSCENDENT_DATA names the folder with the data, TRANSCENDENT_CACHE one for what is computed once.
@@ -237,9 +237,9 @@ def _since(result: Backtest) -> Backtest:
 
 def _difference(one: Any, metric: str) -> str:
     at = one.metrics.index(metric)
-    digits = 4 if metric == "f1_reviewed" else 3
+    digits = 4 if metric in ("f1_reviewed", "positives_missed") else 3
     middle, low, high = (f"{value[at]:+.{digits}f}" for value in (one.difference, one.low, one.high))
-    return f"{middle} ({low} to {high})".replace("0.", ".")
+    return f"{middle} ({low} to {high})".replace("0.", ".").replace("-", "−")
 
 
 def budgets() -> str:
