@@ -199,6 +199,13 @@ def test_results_of_one_rejector_need_no_names():
     np.testing.assert_array_equal(found.difference, compare(together, together, rejectors=NAMES).difference)
 
 
+def test_one_name_in_two_results_is_told_apart(result):
+    other = run(seeds=1)
+    found = compare(result, other, rejectors=("ICE", "ICE"))
+    assert found.names == ("ICE (first)", "ICE (second)")
+    assert compare(result, result, rejectors=("ICE", "ICE")).names == ("ICE", "ICE")
+
+
 def test_what_cannot_be_paired_is_refused(result, repeated):
     with pytest.raises(ValueError, match="name a rejector of each result"):
         compare(result, result)

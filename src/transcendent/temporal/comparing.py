@@ -182,6 +182,8 @@ def compare(
     ends = np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0)
     away = np.abs(ends - difference) * _widening(n_periods / block, level)
     low, high = np.hypot(away, _half_width(of_seeds, level)) * [[-1.0], [1.0]] + difference
+    if names[0] == names[1] and first is not second:
+        names = (f"{names[0]} (first)", f"{names[1]} (second)")
     said = _said(runs[0], names, at, block, level)
     low, high = (np.round(end, 12) + 0.0 for end in (low, high))  # no -0
     return Comparison(names, _names_of_metrics(one), mean, difference, low, high, said)

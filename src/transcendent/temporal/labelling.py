@@ -111,7 +111,8 @@ class Retraining:
     choose : {"rejected", "drawn", "margin", "random"} or function
         The objects to label: the least credible rejected ones, then the least credible accepted ones;
         rejected ones drawn at random; those closest to the detector's decision boundary; or any, at random.
-        A function gets the `Candidates` of a period, and returns positions among them, most wanted first.
+        A function gets the `Candidates` of a period, and returns positions among them, most wanted first;
+        labels that it does not want go to accepted objects drawn at random.
     every : int
         Learn every ``every`` periods.
     apart : float
