@@ -125,9 +125,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
     watched: dict[str, Any] = {}
     labels = run.no_labels()
     stages: list[Labels] = []
-    learns_next = (
-        False  # if nothing came since the last stage, nothing has learnt it, and the next replaces it
-    )
+    unlearnt = False  # whether no objects came since the last stage, so that the next one replaces it
     since_fit: list[IntArray] = []
     decided: list[dict[str, AnyArray]] = []
     periods, done, label = run.split.periods, 0, f"backtest of {name}{run.note}"
@@ -137,12 +135,13 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
             if run.retrain is not None and i > 0 and i % run.retrain.every == 0:
                 learner = learner if fitted is None else fitted
                 fitted, since_fit = None, []
-                if not learns_next:
-                    stages.append(labels.known(i))
-                stages[-1], learns_next = labels.known(i), True
+                if unlearnt:
+                    stages.pop()
+                stages.append(labels.known(i))
+                unlearnt = True
                 state = state if run.what_learns(rejector) == "nothing" else None
             done += len(rows)
-            learns_next &= not len(rows)
+            unlearnt = unlearnt and not len(rows)
             columns = read_period(run.checkpoints, name, i)
             if columns is not None:
                 fitted = learner = None  # a rejector that evolves has to decide this period first

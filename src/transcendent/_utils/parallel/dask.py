@@ -82,7 +82,7 @@ def _lost_workers(client: Any) -> set[tuple[float, str]]:
     """Return the times and addresses of workers that left unexpectedly, as far as the scheduler remembers."""
 
     def lost(dask_scheduler: Any) -> list[tuple[float, str]]:  # not all events can be sent
-        events = dask_scheduler.get_events("all")
+        events = [each for each in dask_scheduler.get_events("all") if isinstance(each[1], dict)]
         gone = [(time, event) for time, event in events if event.get("action") == "remove-worker"]
         return [(time, event["worker"]) for time, event in gone if not event.get("expected")]
 
