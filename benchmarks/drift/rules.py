@@ -92,7 +92,8 @@ def _compute(path: Path, kind: str, seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         opinion = SecondOpinion(BOOSTING, Probability())
-        ice = InductiveEvaluator(given.detector, measure=opinion, random_state=seed, verbose=False)
+        detector = _seeded(given.detector, seed)
+        ice = InductiveEvaluator(detector, measure=opinion, random_state=seed, verbose=False)
         ice.fit(data.X[split.train], data.y[split.train])
         found = _frozen(ice, data, split, seed)
         frozen = time.process_time() - started
