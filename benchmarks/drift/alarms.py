@@ -46,7 +46,7 @@ def no_drift_block(seed: int) -> dict[str, int]:
     """Of some streams without drift, in how many each alarm is raised."""
     generator, found = np.random.default_rng([0, seed]), dict.fromkeys(("drift", "credibility", "harm"), 0)
     for i in range(_BLOCK):
-        judge = _judge(generator)
+        judge = calibrated(generator)
         answers, y = TWO_CLASSES.objects(generator, STREAM)
         labels = answers.labels
         monitor = DriftMonitor.of(judge, threshold=100, random_state=_BLOCK * seed + i)
@@ -82,7 +82,8 @@ def no_drift() -> str:
     return f"{runs:,} streams of {STREAM:,} objects.\n\n" + markdown(head, rows)
 
 
-def _judge(generator: np.random.Generator) -> ScoreEvaluator:
+def calibrated(generator: np.random.Generator) -> ScoreEvaluator:
+    """A judge of objects that have not moved."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ScoreEvaluator().fit(*TWO_CLASSES.objects(generator, CALIBRATION))
@@ -115,8 +116,12 @@ def share_changed(kind: str) -> Any:
 
 def stream(generator: np.random.Generator, kind: str) -> Answers:
     """Answers about objects whose evidence for their own class shrinks as the world moves."""
-    answers, y = TWO_CLASSES.objects(generator, STREAM)
-    moved = np.where(y == 1, 1.0, 0.3) * share_changed(kind)
+    return weakened(*TWO_CLASSES.objects(generator, STREAM), share_changed(kind))
+
+
+def weakened(answers: Answers, y: Any, share: Any) -> Answers:
+    """The answers as the evidence for each object's own class shrinks, by a share from 0 to 1."""
+    moved = np.where(y == 1, 1.0, 0.3) * share
     suspicion = (answers.scores[:, 0] - answers.scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
     return Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion]))
 
@@ -126,7 +131,7 @@ def watch_block(kind: str, levels: dict[str, list[float]], seed: int) -> dict[st
     generator = np.random.default_rng([KINDS.index(kind), seed])
     found: dict[str, list[list[int]]] = {name: [] for name in levels}
     for i in range(_BLOCK):
-        judge = _judge(generator)
+        judge = calibrated(generator)
         answers = stream(generator, kind)
         for name, (betting, rule) in OURS.items():
             monitor = DriftMonitor.of(judge, betting=betting, rule=rule, random_state=_BLOCK * seed + i)

@@ -7,17 +7,16 @@ Objects are spread by a hash of their ids, which is as good as chance.
 """
 
 import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from alarms import TWO_CLASSES
+from alarms import TWO_CLASSES, calibrated, weakened
 from gain import JUDGE, Decided, _since, measured
 from rules import RATE, SEEDS, rules
 from tables import collect, interval, markdown
 
-from transcendent import Answers, ScoreEvaluator, StreamingBudget
+from transcendent import StreamingBudget
 from transcendent.monitoring import DriftMonitor
 
 SHARDS = (1, 2, 8, 32)
@@ -25,7 +24,7 @@ A_DAY, PEAK, KEPT, DAYS = 500_000_000, 3, 0.15, 30
 DECIDED, CONNECTION_INSERTS = 27_694, 100 / 12.8e-3
 ITEM, IDENTITY, RANDOM_READS = 880, 154, 50_000
 LOOKS = 100
-QUIET, CHANGED, AT_ONCE, CALIBRATION = 20_000, 60_000, 500, 2_000
+QUIET, CHANGED, AT_ONCE = 20_000, 60_000, 500
 
 
 def sizes() -> str:
@@ -65,7 +64,8 @@ def budgets() -> str:
         result = _since(rules("raw", seed))
         for n in SHARDS:
             kept = np.empty(len(result.y))
-            for own in _spread(len(result.y), n, seed):
+            shard = _shards(len(result.y), n, seed)
+            for own in (np.flatnonzero(shard == number) for number in range(n)):
                 stream = StreamingBudget(Decided(), rate=RATE).fit(None, None)
                 kept[own] = stream.decide(result.answers[JUDGE][own]).accepted
             collect(
@@ -84,7 +84,7 @@ def queues() -> str:
         answers = result.answers[JUDGE]
         wrong = answers.labels != result.y
         for n in SHARDS:
-            shard = np.random.default_rng((seed, n)).integers(n, size=len(result.y))
+            shard = _shards(len(result.y), n, seed)
             seen = []
             for period in range(len(result.periods)):
                 for number in range(n):
@@ -117,13 +117,9 @@ def monitors() -> str:
 def _alarm(n: int, seed: int) -> int:
     """After how many objects of all shards the first alarm is raised; 0 if never."""
     generator = np.random.default_rng((seed, n))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        judge = ScoreEvaluator().fit(*TWO_CLASSES.objects(generator, CALIBRATION))
+    judge = calibrated(generator)
     answers, y = TWO_CLASSES.objects(generator, QUIET + CHANGED)
-    moved = np.where(y == 1, 1.0, 0.3) * (np.arange(len(y)) >= QUIET)
-    suspicion = (answers.scores[:, 0] - answers.scores[:, 1]) / 2 - np.where(y == 1, 1, -1) * moved
-    answers = Answers((suspicion > 0).astype(int), np.column_stack([suspicion, -suspicion]))
+    answers = weakened(answers, y, np.arange(len(y)) >= QUIET)
     watching = [DriftMonitor.of(judge, threshold=100 * n, random_state=(seed * 100 + i)) for i in range(n)]
     shard = generator.integers(n, size=len(y))
     for start in range(0, len(y), AT_ONCE):
@@ -137,9 +133,8 @@ def _alarm(n: int, seed: int) -> int:
     return 0
 
 
-def _spread(n: int, shards: int, seed: int) -> list[Any]:
-    shard = np.random.default_rng((seed, shards)).integers(shards, size=n)
-    return [np.flatnonzero(shard == number) for number in range(shards)]
+def _shards(objects: int, n: int, seed: int) -> Any:
+    return np.random.default_rng((seed, n)).integers(n, size=objects)
 
 
 SECTIONS: tuple[Callable[[], str], ...] = (sizes, budgets, queues, monitors)

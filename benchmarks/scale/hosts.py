@@ -10,7 +10,6 @@ Table and output are in an S3 store at the caller's host. A worker is given up a
 import itertools
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -18,27 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
-from by_hand import ByHand, on_dask
 from common import (
     WORKERS,
-    answers,
     arguments,
-    check_same,
-    in_turn,
     markdown,
-    millions,
     one_thread,
-    ratio,
-    rejector,
-    table,
     wait_until,
 )
 from distributed import Client
 from faults import HEAD, Outcome, Run, Trial, finish, line
-from store import InStore, storage_of, store_of
+from store import SIZES, InStore, served, speed
 
 BRIDGE, CALLER, SCHEDULER = "tr-bridge", "10.77.0.1", "10.77.0.2"
 HOSTS = {"tr-scheduler": SCHEDULER} | {f"tr-worker{i}": f"10.77.0.{i + 3}" for i in range(WORKERS)}
@@ -167,33 +157,15 @@ def faults(trial: InStore, folder: Path, outs: Iterator[Path], repeats: int) -> 
         print(f"| {' | '.join(line(name, outcomes, (time.perf_counter() - start) / repeats))} |", flush=True)
 
 
-def speed(trial: InStore, folder: Path, storage: dict[str, Any], outs: Iterator[Path], rounds: int) -> str:
-    """Against bare Dask on the same hosts, and bytes on the links in a run of each."""
-    hand, rows = ByHand.of(trial.rejector.fitted), len(trial.expected["id"])
-    last: dict[str, Path] = {}
-    shipped: dict[str, list[float]] = {name: [] for name in HOSTS}
-
-    def ours(client: Any) -> None:
-        last["ours"], before = next(outs), received()
-        replace(trial, out=last["ours"]).decide(client=client)
-        for name, after in received().items():
-            shipped[name].append(after - before[name])
-
-    def by_hand() -> None:
-        last["by hand"] = next(outs)
-        on_dask(hand, f"s3://bucket/{trial.data.name}", f"s3://bucket/{last['by hand'].name}", storage)
-
-    with cluster(folder) as own, Client(own.address) as client:
-        times = in_turn(
-            {"ours": lambda: ours(client), "by hand": by_hand},
-            rounds,
-            lambda: check_same(answers(last["ours"]), answers(last["by hand"]), rows),
-        )
-    speeds = [millions(rows / statistics.median(seconds)) for seconds in times.values()]
-    head = ["rows", "ours, M rows/s", "Dask by hand, M rows/s", "time, ours ÷ by hand"]
-    row = [f"{rows / 1e6:g}M dense rows", *speeds, f"{ratio(times['ours'], times['by hand']):.2f}"]
-    links = [[name.removeprefix("tr-"), f"{statistics.median(of) / 1e6:.1f}"] for name, of in shipped.items()]
-    return f"{markdown(head, [row])}\n{markdown(['host', 'MB received in a run'], links)}"
+def shipped(trial: InStore, outs: Iterator[Path], client: Client) -> str:
+    """Bytes on the links in a run."""
+    before = received()
+    replace(trial, out=next(outs)).decide(client=client)
+    links = [
+        [name.removeprefix("tr-"), f"{(after - before[name]) / 1e6:.1f}"]
+        for name, after in received().items()
+    ]
+    return markdown(["host", "MB received in a run"], links)
 
 
 def received() -> dict[str, int]:
@@ -202,21 +174,13 @@ def received() -> dict[str, int]:
 
 
 def main() -> None:
-    options = arguments(
-        __doc__, rows=20_000_000, rows_per_file=1_000_000, rows_per_task=250_000, repeats=5, rounds=3
-    )
-    folder = options.folder / "served"
-    bucket = folder / "objects/bucket"
-    bucket.mkdir(parents=True, exist_ok=True)
-    data = table(bucket, options.rows, rows_per_file=options.rows_per_file, row_group=options.rows_per_task)
-    linear = rejector(options.folder, "linear")
-    print(f"The artifact has {linear.path.stat().st_size / 1e6:.1f} MB.\n")
-    on_disk = Trial(linear, data, options.folder / "answers", options.rows_per_task, {}).on(data)
-    outs = (bucket / f"out-{number}" for number in itertools.count())
-    with network(), store_of(folder, CALLER) as store:
-        trial = InStore(**vars(on_disk), client=store.filesystem())
-        print(speed(trial, folder, storage_of(store), outs, options.rounds), flush=True)
-        faults(trial, folder, outs, options.repeats)
+    options = arguments(__doc__, **SIZES)
+    with network(), served(options, CALLER) as (trial, store, outs):
+        print(f"The artifact has {trial.rejector.path.stat().st_size / 1e6:.1f} MB.\n")
+        with cluster(options.folder) as own, Client(own.address) as client:
+            print(speed(trial, store, outs, options.rounds, client), flush=True)
+            print(shipped(trial, outs, client), flush=True)
+        faults(trial, options.folder, outs, options.repeats)
 
 
 if __name__ == "__main__":

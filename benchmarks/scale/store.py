@@ -38,7 +38,7 @@ from faults import HEAD, Outcome, Run, Trial, finish, killed_client_of_dask, kil
 
 sys.path.append(str(Path(__file__).parents[2]))  # a script finds only modules beside itself
 
-from tests.batch.store import KEYS, ObjectStore
+from tests.batch.store import ObjectStore
 
 AWAY = 5.0
 """Seconds that the store is dead."""
@@ -56,20 +56,22 @@ class InStore(Trial):
 
 
 @contextmanager
-def store_of(folder: Path, host: str = "127.0.0.1") -> Iterator[ObjectStore]:
-    """Serve what a folder has; it is ended, and what was written is removed."""
+def served(options: Any, host: str = "127.0.0.1") -> Iterator[tuple[InStore, ObjectStore, Iterator[Path]]]:
+    """A trial in a store on a host, decided on disk to know what to expect, and places for its output."""
+    folder = options.folder / "served"
+    bucket = folder / "objects/bucket"
+    bucket.mkdir(parents=True, exist_ok=True)
+    data = table(bucket, options.rows, rows_per_file=options.rows_per_file, row_group=options.rows_per_task)
+    linear = rejector(options.folder, "linear")
+    on_disk = Trial(linear, data, options.folder / "answers", options.rows_per_task, {}).on(data)
     store = ObjectStore(folder, host)
     try:
-        yield store
+        outs = (bucket / f"out-{number}" for number in itertools.count())
+        yield InStore(**vars(on_disk), client=store.filesystem()), store, outs
     finally:
         store.kill()
-        for out in store.objects.glob("out-*"):
+        for out in bucket.glob("out-*"):
             shutil.rmtree(out)
-
-
-def storage_of(store: ObjectStore) -> dict[str, Any]:
-    """Options with which fsspec finds it."""
-    return {"key": KEYS[0], "secret": KEYS[1], "endpoint_url": f"http://{store.address}"}
 
 
 def killed_store(trial: Trial, store: ObjectStore) -> Outcome:
@@ -97,46 +99,44 @@ def faults(trial: InStore, store: ObjectStore, outs: Iterator[Path], repeats: in
         print(f"| {' | '.join(line(name, outcomes, seconds))} |", flush=True)
 
 
-def speed(trial: InStore, store: ObjectStore, outs: Iterator[Path], rounds: int) -> str:
+def speed(trial: InStore, store: ObjectStore, outs: Iterator[Path], rounds: int, client: Any) -> str:
     """Both read from the store and write to it, in turn."""
     hand, rows = ByHand.of(trial.rejector.fitted), len(trial.expected["id"])
-    storage = storage_of(store)
     last: dict[str, Path] = {}
 
-    def ours(client: Any) -> None:
+    def ours() -> None:
         last["ours"] = next(outs)
         replace(trial, out=last["ours"]).decide(client=client)
 
     def by_hand() -> None:
         last["by hand"] = next(outs)
-        on_dask(hand, f"s3://bucket/{trial.data.name}", f"s3://bucket/{last['by hand'].name}", storage)
+        on_dask(hand, f"s3://bucket/{trial.data.name}", f"s3://bucket/{last['by hand'].name}", store.options)
 
-    with dask_workers() as client:
-        times = in_turn(
-            {"ours": lambda: ours(client), "by hand": by_hand},
-            rounds,
-            lambda: check_same(answers(last["ours"]), answers(last["by hand"]), rows),
-        )
+    times = in_turn(
+        {"ours": ours, "by hand": by_hand},
+        rounds,
+        lambda: check_same(answers(last["ours"]), answers(last["by hand"]), rows),
+    )
     speeds = [millions(rows / statistics.median(seconds)) for seconds in times.values()]
     head = ["rows", "ours, M rows/s", "Dask by hand, M rows/s", "time, ours ÷ by hand"]
     kind = f"{rows / 1e6:g}M dense rows in S3"
     return markdown(head, [[kind, *speeds, f"{ratio(times['ours'], times['by hand']):.2f}"]])
 
 
+SIZES: dict[str, Any] = {
+    "rows": 20_000_000,
+    "rows_per_file": 1_000_000,
+    "rows_per_task": 250_000,
+    "repeats": 5,
+    "rounds": 3,
+}
+
+
 def main() -> None:
-    options = arguments(
-        __doc__, rows=20_000_000, rows_per_file=1_000_000, rows_per_task=250_000, repeats=5, rounds=3
-    )
-    folder = options.folder / "served"
-    bucket = folder / "objects/bucket"
-    bucket.mkdir(parents=True, exist_ok=True)
-    data = table(bucket, options.rows, rows_per_file=options.rows_per_file, row_group=options.rows_per_task)
-    linear = rejector(options.folder, "linear")
-    on_disk = Trial(linear, data, options.folder / "answers", options.rows_per_task, {}).on(data)
-    outs = (bucket / f"out-{number}" for number in itertools.count())
-    with store_of(folder) as store:
-        trial = InStore(**vars(on_disk), client=store.filesystem())
-        print(speed(trial, store, outs, options.rounds), flush=True)
+    options = arguments(__doc__, **SIZES)
+    with served(options) as (trial, store, outs):
+        with dask_workers() as client:
+            print(speed(trial, store, outs, options.rounds, client), flush=True)
         faults(trial, store, outs, options.repeats)
 
 

@@ -45,8 +45,11 @@ class ObjectStore:
         self.process.kill()
         self.process.wait()
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """With which fsspec finds it."""
+        return {"key": KEYS[0], "secret": KEYS[1], "endpoint_url": f"http://{self.address}"}
+
     def filesystem(self) -> Any:
         """A new client of it, as each process has its own."""
-        return s3fs.S3FileSystem(
-            key=KEYS[0], secret=KEYS[1], endpoint_url=f"http://{self.address}", skip_instance_cache=True
-        )
+        return s3fs.S3FileSystem(**self.options, skip_instance_cache=True)

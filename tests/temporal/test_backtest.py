@@ -882,7 +882,8 @@ def test_a_class_that_grew_period_by_period_is_resumed_as_it_grew(tmp_path, lear
     y[(np.datetime64("2021-06") <= TIMES) & (X[:, 3] > 0.5)] = 2
     own = np.full(len(y), True) if gap is None else TIMES.astype("datetime64[M]") != np.datetime64(gap)
     ice = {"ICE": StopsAfter(LinearSVC(), measure=NeighbourRatio())}
-    retrain, months = Retraining(120, what=learns, delay=int(gap is not None)), 6 - (gap is not None)
+    late = int(gap is not None)
+    retrain, months = Retraining(120 if late else 60, what=learns, delay=late), 6 - late
 
     def run(folder):
         return backtest(ice, X[own], y[own], TIMES[own], train=TRAIN, retrain=retrain, folder=folder)

@@ -14,7 +14,7 @@ from transcendent._utils.listing import Listing, decimals, figure
 from transcendent._utils.text import counted
 from transcendent.metrics.performance import SUBSETS, Subset, review_metrics, subset_metrics
 from transcendent.metrics.ratios import position_of
-from transcendent.temporal.repeated import RepeatedBacktest
+from transcendent.temporal.repeated import RepeatedBacktest, mean_and_half
 from transcendent.temporal.result import Backtest, as_frame
 
 _METRICS: dict[str, tuple[str, Subset]] = {
@@ -181,7 +181,8 @@ def compare(
     difference, tail = mean[0] - mean[1], (1 - level) / 2
     ends = np.quantile(means[0] - means[1], [tail, 1 - tail], axis=0)
     away = np.abs(ends - difference) * _widening(n_periods / block, level)
-    low, high = np.hypot(away, _half_width(of_seeds, level)) * [[-1.0], [1.0]] + difference
+    half = mean_and_half(of_seeds.T, level)[1] if len(of_seeds) > 1 else 0.0  # one seed has none
+    low, high = np.hypot(away, half) * [[-1.0], [1.0]] + difference
     if names[0] == names[1] and first is not second:
         names = (f"{names[0]} (first)", f"{names[1]} (second)")
     said = _said(runs[0], names, at, block, level)
@@ -208,15 +209,6 @@ def _widening(n_blocks: float, level: float) -> float:
     """Return by how much a bootstrap's interval of a mean of few numbers is too narrow."""
     wide = t.ppf((1 + level) / 2, n_blocks - 1) / norm.ppf((1 + level) / 2)
     return float(wide * np.sqrt(n_blocks / (n_blocks - 1)))
-
-
-def _half_width(of_seeds: FloatArray, level: float) -> FloatArray | float:
-    """Return half of Student's interval for each metric; 0 for one seed, which says nothing of others."""
-    n = len(of_seeds)
-    if n == 1:
-        return 0.0
-    half: FloatArray = t.ppf((1 + level) / 2, n - 1) * of_seeds.std(axis=0, ddof=1) / np.sqrt(n)
-    return half
 
 
 def _runs(result: Backtest | RepeatedBacktest) -> Mapping[Any, Backtest]:

@@ -164,11 +164,11 @@ def _common_settings(result: Backtest) -> dict[str, Any]:
     return {"rejectors": list(result.answers)} | {key: result.manifest.get(key) for key in kept}
 
 
-def mean_and_half(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def mean_and_half(values: FloatArray, level: float = _LEVEL) -> tuple[FloatArray, FloatArray]:
     """Return means over the last axis, and half the widths of their intervals."""
     n = values.shape[-1]
     error = values.std(axis=-1, ddof=1) / np.sqrt(n)
-    return values.mean(axis=-1), student.ppf((1 + _LEVEL) / 2, n - 1) * error
+    return values.mean(axis=-1), student.ppf((1 + level) / 2, n - 1) * error
 
 
 def _with_half(mean: float, half: float) -> str:
