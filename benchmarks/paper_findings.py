@@ -1,4 +1,4 @@
-"""Fills docs/leak.md and docs/monotone.md: two findings about published results.
+"""Fills docs/evidence/leak.md and docs/evidence/monotone.md: two findings about published results.
 
 python benchmarks/paper_findings.py                # both, about ten minutes of one core
 python benchmarks/paper_findings.py leak           # one of them
@@ -28,7 +28,7 @@ DETECTORS = {
     "logistic regression": LogisticRegression(C=0.3, solver="liblinear"),
     "LightGBM": LGBMClassifier(verbose=-1, n_jobs=1),
 }
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs/evidence"
 Label = Literal["predicted", "true"]
 
 

@@ -45,7 +45,7 @@ def text(html):
 @pytest.fixture(scope="module")
 def entries(site):
     """For each heading its signature, and what each name in its lists of parameters or attributes is."""
-    page = (site / "reference.html").read_text("utf-8")
+    page = (site / "reference/api.html").read_text("utf-8")
     found = {}
     for block in re.split(r'(?=<h\d id="[^"]+" class="doc doc-heading")', page)[1:]:
         heading = text(re.match(r"<h\d.*?</h\d>", block, re.DOTALL)[0])
@@ -141,7 +141,7 @@ for (const name of names) {
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium to open the pages in")
 def test_code_tables_and_pictures_fit_a_screen_of_1280_pixels(site, tmp_path):
-    names = sorted(page.name for page in site.glob("*.html") if page.name != "404.html")
+    names = sorted(str(page.relative_to(site)) for page in site.rglob("*.html") if page.name != "404.html")
     (site / "frames.html").write_text(FRAMES.replace("NAMES", json.dumps(names)), "utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     where = [f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom"]

@@ -38,7 +38,7 @@ def run(description: str, name: str, build: Callable[[Path, Path], None]) -> Non
     if different:
         raise SystemExit(
             f"{different} arrays differ from those that the published results rest on. The files are written "
-            "and can be used; results will not be exactly those of docs/benchmarks.md."
+            "and can be used; results will not be exactly those of docs/evidence/benchmarks.md."
         )
 
 

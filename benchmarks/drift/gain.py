@@ -1,4 +1,4 @@
-"""Fills docs/gain.md, and the table and figure of README.md: what rejecting gains, beside every simpler rule.
+"""Fills docs/evidence/gain.md, and README.md's table and figure: what rejecting gains, beside simpler rules.
 
 python benchmarks/drift/gain.py                # everything, about four hours of one core
 python benchmarks/drift/gain.py gain readme    # some of its sections, which are the functions below
@@ -30,7 +30,7 @@ from transcendent import StreamingBudget
 from transcendent.plots import DifferenceDisplay
 from transcendent.temporal import Backtest, RepeatedBacktest, compare
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/evidence"
 KINDS = ("raw", "deduplicated")
 SINCE = "2014-01"
 JUDGE, LIKE_IT = "LightGBM that learns, p-value", "LightGBM that learns"
@@ -414,5 +414,5 @@ if __name__ == "__main__":
     for wanted in sys.argv[1:] or known:
         take_stale()
         text = flag_stale(known[wanted](), take_stale())
-        write(wanted, text, DOCS.parent / "README.md" if wanted == "readme" else DOCS / "gain.md")
+        write(wanted, text, DOCS.parents[1] / "README.md" if wanted == "readme" else DOCS / "gain.md")
         print(f"{wanted}: written", flush=True)

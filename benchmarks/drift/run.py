@@ -1,4 +1,4 @@
-"""Fills the tables and figures of docs/benchmarks.md.
+"""Fills the tables and figures of docs/evidence/benchmarks.md.
 
 python benchmarks/drift/run.py                    # everything, several hours on two cores
 python benchmarks/drift/run.py apigraph budget    # some of its sections, which are the functions below
@@ -425,6 +425,6 @@ if __name__ == "__main__":
         began = time.perf_counter()
         take_stale()
         text = flag_stale(SECTIONS[wanted](), take_stale())
-        page = PAGE.with_name("monitoring.md") if SECTIONS[wanted] in _MONITORING else PAGE
+        page = PAGE.parents[1] / "explanation/monitoring.md" if SECTIONS[wanted] in _MONITORING else PAGE
         write(wanted, text, page)
         print(f"{wanted}: {time.perf_counter() - began:.0f} s", flush=True)

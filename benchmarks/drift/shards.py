@@ -28,7 +28,7 @@ QUIET, CHANGED, AT_ONCE = 20_000, 60_000, 500
 
 
 def sizes() -> str:
-    """From figures of docs/gate.md and docs/runbook.md: what each database has to hold and to write."""
+    """From figures of two pages on operation: what each database has to hold and to write."""
     kept = A_DAY * KEPT
     rows = []
     for n in SHARDS:

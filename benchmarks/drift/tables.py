@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parents[1]))  # a script finds only modules b
 from intervals import half_width as half_width
 from intervals import interval as interval
 
-PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs/evidence/benchmarks.md"
 AT_15 = {"errors caught": "caught_at_15", "F1 kept": "f1_kept_at_15", "AURC": "aurc"}
 
 
@@ -48,7 +48,7 @@ def save(fig: Any, name: str) -> None:
     """As SVG for the page, and as PNG to look at."""
     for ax in fig.axes:
         ax.spines[["top", "right"]].set_visible(False)
-    fig.savefig(PAGE.parent / f"images/{name}.svg", metadata={"Date": None})
+    fig.savefig(PAGE.parents[1] / f"images/{name}.svg", metadata={"Date": None})
     CACHE.mkdir(parents=True, exist_ok=True)
     fig.savefig(CACHE / f"{name}.png", dpi=110)
     plt.close(fig)

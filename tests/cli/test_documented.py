@@ -10,15 +10,16 @@ from transcendent.cli.console import EXIT_CODES
 from transcendent.experiments import read
 
 ROOT = Path(__file__).parents[2]
+COMMAND_LINE = "docs/reference/command_line.md"
 PAGES = {
-    name: (ROOT / name).read_text() for name in ("README.md", "docs/command_line.md", "docs/artifacts.md")
+    name: (ROOT / name).read_text() for name in ("README.md", COMMAND_LINE, "docs/reference/artifacts.md")
 }
 EXPERIMENTS = [
     block for page in PAGES.values() for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
 ]
 COMMANDS = [
     line
-    for page in (*PAGES.values(), (ROOT / "docs/gate.md").read_text())
+    for page in (*PAGES.values(), (ROOT / "docs/operate/gate.md").read_text())
     for line in re.findall(r"^transcendent [a-z].*$", page, re.MULTILINE)
 ]
 
@@ -47,12 +48,12 @@ def test_every_command_and_option_exists(line):
 
 
 def test_exit_codes_are_those_of_the_page():
-    listed = dict(re.findall(r"^\| (\d+) \| (.*?) \|$", PAGES["docs/command_line.md"], re.MULTILINE))
+    listed = dict(re.findall(r"^\| (\d+) \| (.*?) \|$", PAGES[COMMAND_LINE], re.MULTILINE))
     assert {int(code): meaning for code, meaning in listed.items()} == {0: "done", **EXIT_CODES}
 
 
 def test_every_command_is_in_the_table():
-    documented = set(re.findall(r"^\| `transcendent (\w+)", PAGES["docs/command_line.md"], re.MULTILINE))
+    documented = set(re.findall(r"^\| `transcendent (\w+)", PAGES[COMMAND_LINE], re.MULTILINE))
     groups = {group.name for group in app.registered_groups}
     assert documented == {command.callback.__name__ for command in app.registered_commands} | groups
 
@@ -65,6 +66,6 @@ def test_every_command_of_the_gate_is_in_its_section():
             return {path}
         return set().union(*(paths(each, f"{path} {name}") for name, each in command.commands.items()))
 
-    section = PAGES["docs/command_line.md"].partition("## The gate")[2].partition("\n## ")[0]
+    section = PAGES[COMMAND_LINE].partition("## The gate")[2].partition("\n## ")[0]
     gate = get_command(app).commands["gate"]
     assert all(re.search(f"^{path}\\b", section, re.MULTILINE) for path in paths(gate, "transcendent gate"))

@@ -38,7 +38,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_the_session_of_the_page(here):
-    page = (Path(__file__).parents[2] / "docs/command_line.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/command_line.md").read_text()
     (block,) = re.findall(r"### From Python.*?```python\n(.*?)```", page, re.DOTALL)
     FRAME[800:].assign(f0=FRAME["f0"][800:] + 1).head(100).to_csv("labelled.csv", index=False)
     names = {}
