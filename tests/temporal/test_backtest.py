@@ -268,7 +268,31 @@ def test_periods_without_objects_stay():
     for name in with_gap.answers:
         assert np.isnan(with_gap.series(name, "error", "baseline")[2])
         assert 2 in with_gap.aut(name, "f1", "kept").undefined
-    assert "is undefined in 2021-07" in repr(with_gap)
+    assert repr(with_gap).count("2021-07") == repr(with_gap).count("no objects in 2021-07") == 1
+
+
+@pytest.mark.parametrize("field", ["choose", "delay", "noise"])
+def test_an_error_of_a_function_names_rejector_and_period(field):
+    def broken(given):
+        return np.array([1e9]) if given.times.min() >= np.datetime64("2021-06") else good(given)
+
+    def good(given):
+        return {
+            "choose": np.arange(5),
+            "delay": np.zeros(len(given.rows), int),
+            "noise": getattr(given, "y", None),
+        }[field]
+
+    with pytest.raises(ValueError, match=f"{field} must return") as raised:
+        backtest(
+            {"ICE": InductiveEvaluator(LinearSVC())},
+            X,
+            Y,
+            TIMES,
+            train=TRAIN,
+            retrain=Retraining(5, **{field: broken}),
+        )
+    assert raised.value.__notes__ == ["This was in labelling for ICE, period 2021-06."]
 
 
 def test_classes_never_trained_on_count_as_errors():

@@ -249,8 +249,9 @@ def test_it_is_shown_and_drawn(result, repeated):
     both = DifferenceDisplay.from_comparisons({"all seeds": found, "one seed": other}).plot()
     assert len(both.axes_) == 4
     np.testing.assert_array_equal(both.low[1], other.low[[0, 1, 2, 6]])
-    with pytest.raises(ValueError, match="no comparison"):
-        DifferenceDisplay.from_comparisons({})
+    for none in ({}, [found], found):
+        with pytest.raises(ValueError, match="a dict of comparisons by name"):
+            DifferenceDisplay.from_comparisons(none)
     plt.close("all")
 
 

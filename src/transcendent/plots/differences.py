@@ -60,8 +60,8 @@ class DifferenceDisplay(Display):
     @classmethod
     def from_comparisons(cls, comparisons: Mapping[str, Comparison]) -> Self:
         """Take named comparisons; they must have the same metrics."""
-        if not comparisons:
-            raise ValueError("there is no comparison to draw: pass at least one.")
+        if not isinstance(comparisons, Mapping) or not comparisons:
+            raise ValueError("pass a dict of comparisons by name, with at least one.")
         given = list(comparisons.values())
         metrics = tuple(name for name in _SHOWN if name in given[0].metrics)
         if any(not set(metrics) <= set(each.metrics) for each in given):

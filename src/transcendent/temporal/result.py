@@ -439,12 +439,13 @@ class Backtest:
 
     def _undefined(self) -> list[str]:
         """Return notes on periods with undefined F1, which the area under time leaves out."""
-        lines = []
+        empty = [i for i, rows in enumerate(self._rows_of_periods) if not len(rows)]
+        lines = [f"no objects in {some([self.periods[i] for i in empty], 4)}"] if empty else []
         for name in self.answers:
             for subset in SUBSETS:
-                if missing := self.aut(name, "f1", subset).undefined:
-                    periods = some([self.periods[i] for i in missing], 4)
-                    lines.append(f"{name}: F1 of {subset} is undefined in {periods}")
+                undefined = self.aut(name, "f1", subset).undefined
+                if missing := [self.periods[i] for i in undefined if i not in empty]:
+                    lines.append(f"{name}: F1 of {subset} is undefined in {some(missing, 4)}")
         return lines
 
     @cached_property

@@ -154,7 +154,7 @@ def run_rejector(run: Run, name: str, rejector: Any) -> Outcome:
                     except InfeasibleError as error:
                         raise InfeasibleError(f"{name}: {error}") from None
                     monitor = run.watch(fitted, state)
-                columns = _decide_period(run, fitted, monitor, rows, i, seconds)
+                columns = _decide_period(run, name, fitted, monitor, rows, i, seconds)
                 write_period(run.checkpoints, name, i, columns)
             if columns is not None:
                 decided.append(columns)
@@ -187,6 +187,7 @@ def _fit_up_to_now(
 
 def _decide_period(
     run: Run,
+    name: str,
     fitted: Any,
     monitor: DriftMonitor | None,
     rows: IntArray,
@@ -198,16 +199,11 @@ def _decide_period(
         decisions = fitted.decide(X) if monitor is None else monitor.update(X)
     chosen, labels = LabelPlan.spend(0, rows[:0], rows[:0], 0), run.no_labels()
     if run.retrain is not None:
-        generator = np.random.default_rng((run.random_state, period))
-        times, features = run.split.times[rows], features_of(X)
-        if run.retrain.functions and hasattr(features, "copy"):
-            features = features.copy()  # a function may write to what it gets, which may be the caller's own
-        chosen = run.retrain.select(Candidates(rows.copy(), features, times, decisions, fitted, generator))
-        own = rows[chosen.rows]
-        asked = (own, take_rows(features, chosen.rows), run.y[own], times[chosen.rows])
-        so_far = [run.split.train, *(run.split.test[each] for each in run.split.periods.rows[: period + 1])]
-        classes = np.unique(run.y[np.concatenate(so_far)])
-        labels = run.retrain.ask(Chosen(*asked, classes, generator), period, run.random_state)
+        try:
+            chosen, labels = _label(run, run.retrain, fitted, X, decisions, rows, period)
+        except Exception as error:
+            error.add_note(f"This was in labelling for {name}, period {run.split.periods.labels[period]}.")
+            raise
     kept = replace(decisions, p_values=None, doubts=None)
     columns = {key: as_text_array(column) for key, column in kept.columns().items()}
     if monitor is not None:
@@ -225,6 +221,22 @@ def _decide_period(
         "classes": as_text_array(decisions.classes),
         "ranked_by": np.array([decisions.ranked_by]),
     }
+
+
+def _label(
+    run: Run, retrain: Retraining, fitted: Any, X: Any, decisions: Decisions, rows: IntArray, period: int
+) -> tuple[LabelPlan, Labels]:
+    """Choose objects of a period to label; return the plan, and what they are called."""
+    generator = np.random.default_rng((run.random_state, period))
+    times, features = run.split.times[rows], features_of(X)
+    if retrain.functions and hasattr(features, "copy"):
+        features = features.copy()  # a function may write to what it gets, which may be the caller's own
+    chosen = retrain.select(Candidates(rows.copy(), features, times, decisions, fitted, generator))
+    own = rows[chosen.rows]
+    asked = (own, take_rows(features, chosen.rows), run.y[own], times[chosen.rows])
+    so_far = [run.split.train, *(run.split.test[each] for each in run.split.periods.rows[: period + 1])]
+    classes = np.unique(run.y[np.concatenate(so_far)])
+    return chosen, retrain.ask(Chosen(*asked, classes, generator), period, run.random_state)
 
 
 def _outcome(
