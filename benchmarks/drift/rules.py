@@ -2,7 +2,7 @@
 
 A rule is a set of answers, and how much each is trusted, computed once per data set and seed, and kept:
 
-python benchmarks/drift/rules.py raw:0 deduplicated:0 androzoo:0
+python benchmarks/drift/rules.py raw:0 deduplicated:0 androzoo:0 androzoo-deduplicated:0 raw-2015:0
 """
 
 import sys
@@ -24,6 +24,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
 
 from transcendent import Answers, Decisions, InductiveEvaluator, ScoreEvaluator
+from transcendent._utils.arrays import row_keys
 from transcendent.datasets import Dataset, load_apigraph
 from transcendent.evaluators.splits import stratified_split
 from transcendent.measures import CombinedMeasure, Margin, Probability, SecondOpinion, drift_measure
@@ -37,6 +38,9 @@ SEEDS = range(5)
 LABELS = 100
 RATE = 0.15
 NOTHING = "nothing rejected"
+MARGIN = "its margin, p-value"
+THRESHOLDS = "its margin, thresholds as in the paper"
+"""Of which the trust is 1 or 0: accepted or rejected."""
 VOTERS = (RandomForestClassifier(100, n_jobs=1), MLPClassifier(early_stopping=True, max_iter=30))
 
 
@@ -50,24 +54,43 @@ class Problem:
 
 
 def problem(kind: str) -> Problem:
-    """Apps of apigraph, raw or deduplicated, or of androzoo."""
-    if kind == "androzoo":
+    """Apps of apigraph, raw or without copies within a month, or of androzoo; tested from a year if named."""
+    stream, _, how = kind.partition("-")
+    if stream == "androzoo":
         apps = androzoo().apps
+        apps = apps[_first_of_each_month(apps)] if how == "deduplicated" else apps
         return Problem(replace(apps, X=apps.X.astype(np.float64)), "2021-04", LinearSVC(C=0.01))
-    return Problem(load_apigraph(deduplicate=kind == "deduplicated"), "2013", LinearSVC(C=0.1))
+    return Problem(load_apigraph(deduplicate=stream == "deduplicated"), how or "2013", LinearSVC(C=0.1))
+
+
+def _first_of_each_month(apps: Dataset) -> Any:
+    """Positions of the first app of each (features, month, label)."""
+    months = apps.times.astype("datetime64[M]").astype(np.int64)
+    columns = np.column_stack([row_keys(apps.X), months.astype(np.uint64), apps.y.astype(np.uint64)])
+    return np.sort(np.unique(columns, axis=0, return_index=True)[1])
 
 
 def rules(kind: str, seed: int) -> Backtest:
     """All rules, ranked by their trust; months in order."""
-    path = CACHE / f"rules-{kind}-{seed}.npz"
-    keep(path, lambda: _compute(path, kind, seed), maker(__file__))
-    with np.load(path, allow_pickle=False) as stored:
+    with _stored(kind, seed) as stored:
         period, y, periods = stored["period"], stored["y"], tuple(stored["periods"].tolist())
         columns = {
             name: (stored[f"labels {name}"], stored[f"trust {name}"]) for name in stored["names"].tolist()
         }
     answers = {name: _ranked(*pair) for name, pair in (columns | _answering(columns)).items()}
     return Backtest(periods, period, np.arange(len(y)), y, answers, np.array([0, 1]), 1, {"period": "month"})
+
+
+def never_seen(kind: str, seed: int) -> Any:
+    """Which objects of the rules have features that no earlier object has, nor one of training."""
+    with _stored(kind, seed) as stored:
+        return ~stored["seen"]
+
+
+def _stored(kind: str, seed: int) -> Any:
+    path = CACHE / f"rules-{kind}-{seed}.npz"
+    keep(path, lambda: _compute(path, kind, seed), maker(__file__))
+    return np.load(path, allow_pickle=False)
 
 
 def _answering(columns: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
@@ -98,6 +121,7 @@ def _compute(path: Path, kind: str, seed: int) -> None:
         found = _frozen(ice, data, split, seed)
         frozen = time.process_time() - started
         found |= _learning(ice, data, split, seed, LABELS)
+    seen = _seen_before(row_keys(data.X), np.concatenate([split.train, _tested(split)]))[len(split.train) :]
     columns = {f"{what} {name}": each[i] for name, each in found.items() for i, what in enumerate(_COLUMNS)}
     np.savez_compressed(
         path,
@@ -105,6 +129,7 @@ def _compute(path: Path, kind: str, seed: int) -> None:
         period=np.sort(split.periods.codes),
         periods=split.periods.labels,
         y=data.y[_tested(split)],
+        seen=seen,
         **columns,
     )
     spent = time.process_time() - started
@@ -112,6 +137,28 @@ def _compute(path: Path, kind: str, seed: int) -> None:
 
 
 _COLUMNS = ("labels", "trust")
+
+
+def _accepted(predicted: Any, scores: Any, y: Any, labels: Any, later: Any) -> Any:
+    """1 for what thresholds accept that are searched as in the paper: the best F1 in calibration."""
+    judge = ScoreEvaluator(search="f1").fit(Answers(predicted, scores), y)
+    return judge.decide(Answers(labels, later)).accepted.astype(float)
+
+
+def _copies(data: Dataset, train: Any, tested: Any, labels: Any) -> Any:
+    """1 for copies of a training app of their answer's class, −1 for those of the other class only, or 0."""
+    keys = row_keys(data.X)
+    known = [np.isin(keys[tested], keys[train][data.y[train] == c]) for c in (0, 1)]
+    same = np.where(labels == 1, known[1], known[0])
+    return np.where(same, 1.0, np.where(known[0] | known[1], -1.0, 0.0))
+
+
+def _seen_before(keys: Any, order: Any) -> Any:
+    """Which rows, in an order of time, have the features of an earlier one."""
+    first = np.unique(keys[order], return_index=True)[1]
+    seen = np.ones(len(order), dtype=bool)
+    seen[first] = False
+    return seen
 
 
 def _tested(split: TimeSplit) -> Any:
@@ -151,7 +198,9 @@ def _frozen(ice: Any, data: Dataset, split: TimeSplit, seed: int) -> dict[str, t
         NOTHING: np.zeros(len(rows)),
         "its own decision value": np.abs(margins[1]),
         "its own probability (Platt)": platt[rows, labels],
-        "its margin, as in the paper": p_values(margin, "class"),
+        MARGIN: p_values(margin, "class"),
+        THRESHOLDS: _accepted(predicted, margin[0], y, labels, margin[1]),
+        "exact copies of training": _copies(data, train, tested, labels),
         "soft vote, frozen": votes[1][rows, labels],
         "soft vote, frozen, p-value": p_values([-vote for vote in votes], "class"),
         'measure="drift"': p_values(scored, "all"),

@@ -253,7 +253,7 @@ def _start(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def wait_until(true: Callable[[], Any], what: str, seconds: float = 60, every: float = 0.002) -> None:
+def wait_until(true: Callable[[], Any], what: str, seconds: float = 300, every: float = 0.002) -> None:
     """Look until it is so."""
     end = time.monotonic() + seconds
     while not true():

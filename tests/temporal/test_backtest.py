@@ -148,6 +148,7 @@ def test_summary_is_what_its_columns_say(result):
     assert row.rejection_rate == decisions.rejection_rate
     assert row.positives_rejected == pytest.approx(decisions.rejected[Y[~past] == 1].mean())
     kept, labels, y = decisions.accepted, decisions.labels, Y[~past]
+    assert row.detections_rejected == pytest.approx(np.mean((~kept & (labels == 1))[y == 1]))
     assert row.positives_missed == pytest.approx(np.mean((kept & (labels != 1))[y == 1]))
     assert row.f1_reviewed == pytest.approx(f1_score(y, np.where(kept, labels, y)))
     f1 = result.series("ICE", "f1", "kept")

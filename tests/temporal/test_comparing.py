@@ -44,6 +44,7 @@ def literally(y, labels, accepted):
         "error_baseline": wrong.mean(),
         "f1_reviewed": f1_score(y, np.where(accepted, labels, y)),
         "positives_rejected": np.mean(~accepted[y == 1]),
+        "detections_rejected": np.mean((~accepted & (labels == 1))[y == 1]),
         "positives_missed": np.mean((accepted & (labels != 1))[y == 1]),
     }
 

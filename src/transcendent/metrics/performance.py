@@ -142,8 +142,8 @@ def review_metrics(counts: AnyArray, positive: int | None) -> dict[str, FloatArr
     """Return what review gains and costs, from (..., 2, classes, classes) counts, as (...) columns.
 
     ``f1_reviewed`` is the F1 of all objects if the rejected are given their true labels. With a positive
-    class, ``positives_rejected`` and ``positives_missed`` are the shares of it that are rejected, and that
-    are kept and called something else.
+    class, three columns are shares of it: ``positives_rejected``, ``detections_rejected`` (rejected although
+    called positive, so that they wait), and ``positives_missed`` (kept and called something else).
     """
     kept, rejected = counts[..., 0, :, :], counts[..., 1, :, :]
     right = rejected.sum(axis=-1)[..., None] * np.eye(counts.shape[-1])
@@ -152,6 +152,7 @@ def review_metrics(counts: AnyArray, positive: int | None) -> dict[str, FloatArr
         of_class = counts[..., positive, :].sum(axis=-1)  # kept and rejected
         missed = of_class[..., 0] - kept[..., positive, positive]
         columns["positives_rejected"] = divide(of_class[..., 1], of_class.sum(axis=-1))
+        columns["detections_rejected"] = divide(rejected[..., positive, positive], of_class.sum(axis=-1))
         columns["positives_missed"] = divide(missed, of_class.sum(axis=-1))
     return columns
 

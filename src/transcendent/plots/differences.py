@@ -15,7 +15,7 @@ _SHOWN = {
     "errors_caught": "errors caught",
     "f1_kept": "F1 of the kept",
     "f1_reviewed": "F1 once reviewed",
-    "positives_rejected": "positives rejected",
+    "detections_rejected": "detections rejected",
 }
 
 

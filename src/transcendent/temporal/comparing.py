@@ -25,7 +25,7 @@ _METRICS: dict[str, tuple[str, Subset]] = {
     "f1_baseline": ("f1", "baseline"),
     "error_baseline": ("error", "baseline"),
 }
-_POSITIVES = ("positives_rejected", "positives_missed")
+_POSITIVES = ("positives_rejected", "detections_rejected", "positives_missed")
 _BLOCK_CELLS = 1 << 22
 _BLOCK, _FEWEST_BLOCKS, _FEWEST_RESAMPLES = 3, 6, 10
 
@@ -148,7 +148,7 @@ def compare(
     >>> result = backtest(both, stream.X, stream.y, stream.times, train="2020-05")
     >>> found = compare(result, result, rejectors=("ICE", "sigmoid"), at=0.15)
     >>> found.difference.shape
-    (9,)
+    (10,)
     """
     check_shares(ends="excluded", level=level)
     if at is not None:

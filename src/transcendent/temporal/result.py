@@ -249,9 +249,10 @@ class Backtest:
     def summary(self) -> dict[str, AnyArray]:
         """Return columns with one row per rejector.
 
-        ``positives_rejected`` is the share of the positive class that is rejected, ``positives_missed`` the
-        share that is kept and called something else, and ``f1_reviewed`` the F1 of all if people give what is
-        rejected its true label. ``aut_f1_…`` are areas under time; ``f1_…`` and ``error_…`` are over the
+        ``positives_rejected`` is the share of the positive class that is rejected, ``detections_rejected``
+        the share that is rejected although it was called positive, ``positives_missed`` the share that is
+        kept and called something else, and ``f1_reviewed`` the F1 of all if people give what is rejected its
+        true label. ``aut_f1_…`` are areas under time; ``f1_…`` and ``error_…`` are over the
         objects of all periods. ``caught_at_15`` and ``f1_kept_at_15`` are the share of errors caught and the
         F1 of the kept if 15% of every period were rejected. ``aurc``, ``excess_aurc`` and ``augrc`` are means
         over periods, weighted by their objects.
@@ -467,6 +468,7 @@ class Backtest:
         row |= {
             "rejection_rate": overall["rejected"]["share"],
             "positives_rejected": float(review.get("positives_rejected", np.nan)),
+            "detections_rejected": float(review.get("detections_rejected", np.nan)),
             "positives_missed": float(review.get("positives_missed", np.nan)),
             "f1_reviewed": float(review["f1_reviewed"]),
             "errors_caught": overall["rejected"]["share_of_errors"],
