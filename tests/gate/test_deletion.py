@@ -369,8 +369,8 @@ def test_the_days_of_a_sender_go_with_it(engine):
     assert rows_of(engine, "SELECT kind, items FROM deletion") == [("sender", 0)]
 
 
-WRITTEN = """INSERT INTO label (item, object_id, action, label, reason, note, author)
-SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload
+WRITTEN = """INSERT INTO label (item, action, label, reason, note, author)
+SELECT id, :action, :label, :reason, :note, :who FROM payload
 RETURNING id, action, label, reason, note, author, written_at"""
 
 
@@ -390,14 +390,14 @@ def test_notes_are_moved_whatever_the_rights_of_the_gate(engine, send, objects):
             connection.execute(text(f"GRANT SELECT, INSERT ON {table} TO few_rights"))
     try:
         (written,) = write_label(engine, note="about it", reason="why", role="few_rights")
-        write_label(engine, "decide", None, "rejected", "before: ...", "probe-0", role="few_rights")
+        write_label(engine, "decide", None, "rejected", "before: ...", "gate", role="few_rights")
     finally:
         with engine.begin() as connection:
             connection.execute(text("DROP OWNED BY few_rights"))
             connection.execute(text("DROP ROLE few_rights"))
     assert (written["label"], written["author"]) == ("malware", "ann")
-    sql = "SELECT object_id, note, reason, author FROM label ORDER BY id DESC LIMIT 2"
-    assert rows_of(engine, sql) == [(None, None, "rejected", "gate"), (None, None, None, "ann")]
+    sql = "SELECT note, reason, author FROM label ORDER BY id DESC LIMIT 2"
+    assert rows_of(engine, sql) == [(None, "rejected", "gate"), (None, None, "ann")]
     (found,) = Quarantine(engine).find(objects[0].name)
     history = Quarantine(engine).show(found["item"])["history"]
     assert [(each["reason"], each["note"]) for each in history] == [

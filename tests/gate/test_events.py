@@ -107,7 +107,7 @@ def test_pages_of_any_size_have_the_same_events(own_engine, events, fill):
 
 def test_a_late_commit_holds_back_what_comes_after_it(own_engine, events, fill):
     late = own_engine.connect()
-    late.execute(text("INSERT INTO label (item, object_id, action, author) VALUES (1, 'x', 'skip', 'late')"))
+    late.execute(text("INSERT INTO label (item, action, author) VALUES (1, 'skip', 'late')"))
     fill([0.1])  # which began later, and is committed
     page = events.after(Cursor())
     assert page == ([], Cursor())
@@ -118,9 +118,7 @@ def test_a_late_commit_holds_back_what_comes_after_it(own_engine, events, fill):
 
 def test_what_was_rolled_back_is_never_told(own_engine, events):
     with own_engine.connect() as connection:
-        connection.execute(
-            text("INSERT INTO label (item, object_id, action, author) VALUES (1, 'x', 'skip', 'nobody')")
-        )
+        connection.execute(text("INSERT INTO label (item, action, author) VALUES (1, 'skip', 'nobody')"))
         connection.rollback()
     assert all_of(events) == []
 
@@ -145,7 +143,7 @@ class Load:
             again = numbers
             try:
                 with connection.cursor() as cursor:
-                    sql = "INSERT INTO label (item, object_id, action, author) VALUES (%s, 'x', 'skip', 'w')"
+                    sql = "INSERT INTO label (item, action, author) VALUES (%s, 'skip', 'w')"
                     cursor.executemany(sql, [(number,) for number in numbers])
                     time.sleep(draw.uniform(0, 0.02))
                     fate = draw.random()

@@ -59,12 +59,11 @@ CREATE TABLE work (
 );
 CREATE INDEX work_day ON work (day, author);
 
--- The last label that was not counted, and the day from which labels are.
+-- The day from which labels are counted.
 CREATE TABLE work_from (
-    label bigint NOT NULL,
     day date NOT NULL
 );
-INSERT INTO work_from VALUES (0, (now() AT TIME ZONE 'UTC')::date);
+INSERT INTO work_from VALUES ((now() AT TIME ZONE 'UTC')::date);
 
 -- The correlated counts read one row by an index each. As joins or EXISTS, or by plans for large tables, the
 -- planner might read a whole table for few labels.
@@ -79,7 +78,7 @@ SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit =
         FROM added CROSS JOIN LATERAL (
             SELECT * FROM label WHERE label.item = added.item AND label.id < added.id
             ORDER BY label.id DESC LIMIT 1
-        ) AS was WHERE was.action = 'label' AND was.id > (SELECT work_from.label FROM work_from)
+        ) AS was WHERE was.action = 'label'
     ), nobody AS MATERIALIZED (
         SELECT inferred.label AS id FROM inferred WHERE inferred.label = ANY(ARRAY(SELECT id FROM changed))
     ), others AS MATERIALIZED (

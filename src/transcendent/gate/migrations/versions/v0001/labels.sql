@@ -8,11 +8,10 @@ BEGIN
     RAISE EXCEPTION 'labels are only added: they are never changed or deleted';
 END $$;
 
--- `note` and `object_id` are always null, and `reason` is one of the gate's own words.
+-- `note` is always null, and `reason` one of the gate's own words: `move_note` moves what people write.
 CREATE TABLE label (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     item bigint NOT NULL,
-    object_id text,
     action text NOT NULL CHECK (action IN ('label', 'skip', 'undo', 'decide', 'close')),
     label text,
     reason text,
@@ -39,8 +38,7 @@ CREATE TABLE remark (
 );
 CREATE INDEX remark_item ON remark (item);
 
--- Whoever writes a label writes its note and reason with it, and this moves them. Why the gate has decided an
--- item again or closed it stays.
+-- Gates write a note and a reason with the label. Why a gate has decided an item again or closed it stays.
 CREATE FUNCTION move_note() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     said text := CASE WHEN NEW.action NOT IN ('decide', 'close') THEN NEW.reason END;
@@ -51,11 +49,7 @@ BEGIN
     IF said IS NOT NULL THEN
         NEW.reason := NULL;
     END IF;
-    IF NEW.action = 'decide' OR (NEW.action = 'close' AND NEW.reason <> 'retired') THEN
-        NEW.author := 'gate';
-    END IF;
     NEW.note := NULL;
-    NEW.object_id := NULL;
     RETURN NEW;
 END $$;
 CREATE TRIGGER label_note_moves BEFORE INSERT ON label FOR EACH ROW EXECUTE FUNCTION move_note();
