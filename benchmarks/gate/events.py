@@ -60,7 +60,7 @@ VARIANTS = {
 def write(url: str, seed: int) -> None:
     """Write events until killed."""
     draw = random.Random(seed)
-    sql = "INSERT INTO label (item, object_id, action, author) VALUES (%s, 'x', 'skip', 'writer')"
+    sql = "INSERT INTO label (item, action, author) VALUES (%s, 'skip', 'writer')"
     with psycopg.connect(url) as connection:
         while True:
             with connection.cursor() as cursor:

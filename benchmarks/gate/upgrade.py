@@ -1,7 +1,6 @@
 """Replace gates by those of this version, one after the other, while clients send; count failed requests.
 
-TRANSCENDENT_DATA=... python benchmarks/gate/upgrade.py [--old COMMIT] [--gates 2] [--seconds 20]
-    [--clients 4]
+TRANSCENDENT_DATA=... python benchmarks/gate/upgrade.py COMMIT [--gates 2] [--seconds 20] [--clients 4]
 
 Gates of an older commit serve an artifact that this commit has fitted, from tables that it has made. Under
 load, this version migrates the tables; then each gate is stopped by SIGTERM, and one of this version started
@@ -40,7 +39,6 @@ from tests.gate.processes import Gate, cluster_in
 from tests.gate.promotions import Client, recompute
 
 ROOT = Path(__file__).parents[2]
-OLD = "43dacff"  # its gates have tables of version 0001
 LABELS = 10  # by each gate, before and after the migration
 
 
@@ -114,7 +112,7 @@ def contradictions(engine: Engine, labelled: dict[str, list[int]], migrated: dat
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--old", default=OLD, help="the commit of the gates before")
+    parser.add_argument("old", metavar="COMMIT", help="the commit of the gates before, such as a tag")
     parser.add_argument("--gates", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=20, help="of load between steps")
     parser.add_argument("--clients", type=int, default=4)

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 import httpx2
 import pytest
 from sqlalchemy import event, text
-from sqlalchemy.exc import IntegrityError
 
 from tests.gate import inside
 from tests.gate.conftest import Forked, ForkedGate, away, serve
@@ -28,7 +27,7 @@ from transcendent.gate.access import (
     UncheckedError,
 )
 from transcendent.gate.app import create_app
-from transcendent.gate.database import connect, migrate
+from transcendent.gate.database import connect
 from transcendent.gate.pages import web
 from transcendent.gate.routes import RULES
 from transcendent.gate.settings import GateSettings
@@ -362,36 +361,6 @@ def test_lifetimes_that_are_refused(engine, lifetime):
     with pytest.raises(TokenError, match="'eve' has no valid token: create one"):
         tokens.rotate("eve", timedelta(hours=1))
     assert len(tokens.list()) == 1
-
-
-def test_a_gate_of_the_first_version_accepts_no_token_that_may_expire(engine):
-    old = "SELECT name FROM token WHERE id = :id AND revoked_at IS NULL"
-    tokens = Tokens(engine)
-    made = {
-        "endless": tokens.create("endless", "client"),
-        "ends": tokens.create("ends", "client", timedelta(days=1)),
-        "rotated": tokens.create("rotated", "client"),
-    }
-    made["new"] = tokens.rotate("rotated", timedelta(hours=1))
-    with engine.connect() as connection:
-        accepted = {
-            name: bool(connection.execute(text(old), {"id": token.split("_")[1]}).first())
-            for name, token in made.items()
-        }
-    assert accepted == {"endless": True, "ends": False, "rotated": False, "new": True}
-
-
-def test_going_back_a_version_drops_tokens_for_metrics_alone(own_engine):
-    tokens = Tokens(own_engine)
-    tokens.create("prometheus", "metrics")
-    kept = tokens.create("ann", "analyst")
-    migrate(own_engine, "0001")
-    assert [each["name"] for each in tokens.list()] == ["ann"]
-    with pytest.raises(IntegrityError):
-        tokens.create("prometheus", "metrics")
-    migrate(own_engine)
-    assert tokens.check(kept) == Caller("ann", "analyst")
-    tokens.create("prometheus", "metrics")
 
 
 def test_many_requests_at_once_cause_one_look_up(gates):

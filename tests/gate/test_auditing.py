@@ -169,8 +169,8 @@ def test_closed_items_end_the_run_and_those_never_drawn_do_not_count(engine, dep
         connection.execute(
             text("UPDATE item SET state = 2, rank = 0, tier = 0 WHERE id = :id"), {"id": closed}
         )
-        sql = """INSERT INTO label (item, object_id, action, reason, author)
-        VALUES (:id, 'r0', 'close', 'accepted', 'sensor')"""
+        sql = """INSERT INTO label (item, action, reason, author)
+        VALUES (:id, 'close', 'accepted', 'gate')"""
         connection.execute(text(sql), {"id": closed})
     assert found_in(engine, deployment) == (4, 0, 0)
     quarantine.release("ann")

@@ -19,7 +19,7 @@ from transcendent.cli.app import app
 from transcendent.experiments import read
 from transcendent.gate import read_labelled
 from transcendent.gate.access import Tokens
-from transcendent.gate.database import connect, make_month, month_of, newest_version, version_of
+from transcendent.gate.database import connect, make_month, month_of, newest_version, version_of, versions
 from transcendent.gate.intake import Draw, keep, register, to_keep
 from transcendent.gate.model import Model
 from transcendent.gate.quarantine import Quarantine
@@ -79,7 +79,7 @@ class TestMigrate:
         assert "--to base drops tables with their content: add --yes" in done.stderr
         assert len(Tokens(engine).list()) == 1
         done = run("migrate", "--to", "0009", code=2)
-        assert "--to 0009: must be head, base or one of 0001, 0002, 0003, 0004, 0005." in done.stderr
+        assert f"--to 0009: must be head, base or one of {', '.join(versions())}." in done.stderr
 
     def test_a_database_that_cannot_be_used(self, run):
         done = run("migrate", "--database", "postgresql://ann:hunter2@127.0.0.1:1/gate", code=4)

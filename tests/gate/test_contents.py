@@ -15,7 +15,6 @@ from transcendent.gate import contents as contents_module
 from transcendent.gate import wire
 from transcendent.gate.check import check
 from transcendent.gate.contents import Contents
-from transcendent.gate.database import migrate
 from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.export import export_labelled
 from transcendent.gate.features import encode
@@ -333,13 +332,3 @@ def test_work_of_which_there_is_more_is_repeated_without_a_pause():
     assert all(done.acquire(timeout=60) for _ in range(3))
     assert not done.acquire(timeout=0.2)
     repeated.close()
-
-
-def test_back_to_the_version_before(own_engine):
-    keep(own_engine, rows(own_engine, [0.1] * 3, features=SAME))
-    Contents(own_engine, b"secret").add_new()
-    assert migrate(own_engine, "0002") == "0002"
-    assert set(states(own_engine).values()) == {(REJECTED, 0)}
-    assert migrate(own_engine) == "0005"
-    Contents(own_engine, b"secret").add_new()
-    assert sorted(states(own_engine).values()) == [(REJECTED, 0), (COPY, 0), (COPY, 0)]

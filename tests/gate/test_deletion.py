@@ -18,7 +18,7 @@ from tests.gate.test_webhooks import SECRET, target_of
 from transcendent._utils.dates import as_moment
 from transcendent.gate import deletion
 from transcendent.gate.check import check
-from transcendent.gate.database import connect, drop_months, make_months, migrate, month_of
+from transcendent.gate.database import drop_months, month_of
 from transcendent.gate.deletion import ToDelete, declare_fields, delete, find
 from transcendent.gate.events import Cursor, Events
 from transcendent.gate.export import export_labelled, read_labelled
@@ -369,36 +369,35 @@ def test_the_days_of_a_sender_go_with_it(engine):
     assert rows_of(engine, "SELECT kind, items FROM deletion") == [("sender", 0)]
 
 
-# As gates of version 0001 write labels.
-OLD_LABEL = """INSERT INTO label (item, object_id, action, label, reason, note, author)
-SELECT id, object_id, :action, :label, :reason, :note, :who FROM payload
+WRITTEN = """INSERT INTO label (item, action, label, reason, note, author)
+SELECT id, :action, :label, :reason, :note, :who FROM payload
 RETURNING id, action, label, reason, note, author, written_at"""
 
 
-def write_old(engine, action="label", label="malware", reason=None, note=None, who="ann", role=None):
+def write_label(engine, action="label", label="malware", reason=None, note=None, who="ann", role=None):
     with engine.begin() as connection:
         if role:
             connection.execute(text(f"SET LOCAL ROLE {role}"))
         values = {"action": action, "label": label, "reason": reason, "note": note, "who": who}
-        return connection.execute(text(OLD_LABEL), values).mappings().all()
+        return connection.execute(text(WRITTEN), values).mappings().all()
 
 
-def test_ids_and_notes_of_gates_of_the_version_before_are_moved_whatever_their_rights(engine, send, objects):
+def test_notes_are_moved_whatever_the_rights_of_the_gate(engine, send, objects):
     send(objects[0])
     with engine.begin() as connection:
-        connection.execute(text("CREATE ROLE old_gate"))
+        connection.execute(text("CREATE ROLE few_rights"))
         for table in ("payload", "label"):
-            connection.execute(text(f"GRANT SELECT, INSERT ON {table} TO old_gate"))
+            connection.execute(text(f"GRANT SELECT, INSERT ON {table} TO few_rights"))
     try:
-        (written,) = write_old(engine, note="about it", reason="why", role="old_gate")
-        write_old(engine, "decide", None, "rejected", "before: ...", "probe-0", role="old_gate")
+        (written,) = write_label(engine, note="about it", reason="why", role="few_rights")
+        write_label(engine, "decide", None, "rejected", "before: ...", "gate", role="few_rights")
     finally:
         with engine.begin() as connection:
-            connection.execute(text("DROP OWNED BY old_gate"))
-            connection.execute(text("DROP ROLE old_gate"))
+            connection.execute(text("DROP OWNED BY few_rights"))
+            connection.execute(text("DROP ROLE few_rights"))
     assert (written["label"], written["author"]) == ("malware", "ann")
-    sql = "SELECT object_id, note, reason, author FROM label ORDER BY id DESC LIMIT 2"
-    assert rows_of(engine, sql) == [(None, None, "rejected", "gate"), (None, None, None, "ann")]
+    sql = "SELECT note, reason, author FROM label ORDER BY id DESC LIMIT 2"
+    assert rows_of(engine, sql) == [(None, "rejected", "gate"), (None, None, "ann")]
     (found,) = Quarantine(engine).find(objects[0].name)
     history = Quarantine(engine).show(found["item"])["history"]
     assert [(each["reason"], each["note"]) for each in history] == [
@@ -414,45 +413,9 @@ def test_a_temporary_table_does_not_stand_in_for_one_of_the_triggers(engine, sen
             text("CREATE TEMPORARY TABLE remark (label bigint, item bigint, note text, reason text)")
         )
         values = {"action": "skip", "label": None, "reason": None, "note": "real", "who": "ann"}
-        connection.execute(text(OLD_LABEL), values)
+        connection.execute(text(WRITTEN), values)
         connection.execute(text("DROP TABLE pg_temp.remark"))
     assert rows_of(engine, "SELECT note FROM remark") == [("real",)]
-
-
-def test_a_migration_moves_ids_and_notes_and_back(empty_database, rejector, problem):
-    engine = connect(empty_database)
-    migrate(engine, "0001")
-    make_months(engine)
-    X = problem[0][1000:1100]
-    row = X[rejector.decide(X).rejected][:1]
-    model = Model(rejector, "d" * 64, Layout(12), rejector.classes_.tolist(), {})
-    kept = to_keep(register(engine, model), Draw(b"", 0), ["name"], ["sensor"], row, rejector.decide(row))
-    keep(engine, list(kept.values()))
-    write_old(engine, note="first", reason="packed")
-    write_old(engine, "undo", None)
-    write_old(engine, "skip", None, "hard")
-    write_old(engine, "decide", None, "rejected", "before: ...", "sensor")
-    write_old(engine, "close", None, "retired", None, "root")
-    sql = "SELECT object_id, action, label, note, reason, author FROM label ORDER BY id"
-    old = rows_of(engine, sql)
-    assert migrate(engine, "0002") == "0002"
-    said = [(None, "ann"), (None, "ann"), (None, "ann"), ("rejected", "gate"), ("retired", "root")]
-    assert [(row[0], *row[3:]) for row in rows_of(engine, sql)] == [(None, None, *each) for each in said]
-    assert rows_of(engine, "SELECT note, reason FROM remark ORDER BY label") == [
-        ("first", "packed"),
-        (None, "hard"),
-        ("before: ...", None),
-    ]
-    assert "sensor" not in dump(engine).partition("INSERT INTO public.label")[2].partition("\n\n")[0]
-    for change in ("UPDATE label SET author = 'bob'", "DELETE FROM label", "TRUNCATE label"):
-        with engine.connect() as connection, pytest.raises(Exception, match="only added"):
-            connection.execute(text(change))
-    assert migrate(engine, "0001") == "0001"
-    back = rows_of(engine, sql)
-    assert [row[:5] for row in back] == [row[:5] for row in old]
-    with engine.connect() as connection, pytest.raises(Exception, match="only added"):
-        connection.execute(text("UPDATE label SET author = 'bob'"))
-    engine.dispose()
 
 
 class TestCommand:

@@ -17,7 +17,7 @@ from tests.gate.test_quarantine import MODEL, rows
 from transcendent.cli import events as commands
 from transcendent.cli.app import app
 from transcendent.errors import GateError
-from transcendent.gate.database import connect, drop_months, migrate, month_of
+from transcendent.gate.database import connect, drop_months, month_of
 from transcendent.gate.deployments import deploy
 from transcendent.gate.events import Cursor, CursorError, Events, resume_order
 from transcendent.gate.intake import AUDITED, keep, register
@@ -107,7 +107,7 @@ def test_pages_of_any_size_have_the_same_events(own_engine, events, fill):
 
 def test_a_late_commit_holds_back_what_comes_after_it(own_engine, events, fill):
     late = own_engine.connect()
-    late.execute(text("INSERT INTO label (item, object_id, action, author) VALUES (1, 'x', 'skip', 'late')"))
+    late.execute(text("INSERT INTO label (item, action, author) VALUES (1, 'skip', 'late')"))
     fill([0.1])  # which began later, and is committed
     page = events.after(Cursor())
     assert page == ([], Cursor())
@@ -118,9 +118,7 @@ def test_a_late_commit_holds_back_what_comes_after_it(own_engine, events, fill):
 
 def test_what_was_rolled_back_is_never_told(own_engine, events):
     with own_engine.connect() as connection:
-        connection.execute(
-            text("INSERT INTO label (item, object_id, action, author) VALUES (1, 'x', 'skip', 'nobody')")
-        )
+        connection.execute(text("INSERT INTO label (item, action, author) VALUES (1, 'skip', 'nobody')"))
         connection.rollback()
     assert all_of(events) == []
 
@@ -145,7 +143,7 @@ class Load:
             again = numbers
             try:
                 with connection.cursor() as cursor:
-                    sql = "INSERT INTO label (item, object_id, action, author) VALUES (%s, 'x', 'skip', 'w')"
+                    sql = "INSERT INTO label (item, action, author) VALUES (%s, 'skip', 'w')"
                     cursor.executemany(sql, [(number,) for number in numbers])
                     time.sleep(draw.uniform(0, 0.02))
                     fate = draw.random()
@@ -254,7 +252,7 @@ def test_a_place_that_the_database_has_not_reached_is_refused(own_engine, events
 
 
 def test_gates_without_rights_on_new_tables_go_on_writing(own_engine, events):
-    """As a gate of the version before, whose role was granted its rights before the migration."""
+    """As a gate whose role was granted its rights before a migration added tables."""
     made = rows(own_engine, [0.1, 0.2])
     role = f"before_{own_engine.url.database}"
     with own_engine.begin() as connection:
@@ -313,15 +311,6 @@ def test_a_cursor_is_read_as_it_was_written():
     assert Cursor.read(str(Cursor(12, 34, 5))) == Cursor(12, 34, 5)
     assert Cursor.read("") == Cursor()
     assert Cursor.read("9" * 18 + "-0-0").transaction < 2**63
-
-
-def test_tables_go_back_and_forth_with_events(own_engine, fill):
-    fill([0.1])
-    assert migrate(own_engine, "0001") == "0001"
-    fill([0.2], "without")  # as gates of that version do
-    migrate(own_engine)
-    fill([0.3], "with")
-    assert [each["data"]["object_id"] for each in all_of(Events(own_engine))] == ["with0"]
 
 
 class TestPrinted:

@@ -1,6 +1,5 @@
 """What follows from labels: it reaches nothing that it must not reach, and goes when its basis goes."""
 
-import io
 import threading
 
 import numpy as np
@@ -16,9 +15,7 @@ from transcendent.gate import settling as settling_module
 from transcendent.gate.campaign_labels import CampaignLabels
 from transcendent.gate.campaigns import Grouping
 from transcendent.gate.contents import Contents
-from transcendent.gate.database import migrate
 from transcendent.gate.deletion import ToDelete, delete
-from transcendent.gate.export import export_labelled
 from transcendent.gate.features import encode
 from transcendent.gate.intake import keep, register
 from transcendent.gate.model import Model
@@ -78,7 +75,7 @@ def settle(engine, monkeypatch, within=0.0, negative=("goodware",), **given):
 
 
 def test_two_labels_from_before_contents_were_known_are_contested(engine, quarantine, monkeypatch):
-    """As after an upgrade: a vector that ever had two labels never settles."""
+    """A vector that ever had two labels never settles."""
     put(engine, "a")
     put(engine, "b")
     label(quarantine, "a0", "malware")
@@ -252,19 +249,6 @@ def test_equal_scores_are_not_equal_objects(engine, quarantine):
     find(engine)
     label(quarantine, "s0", "malware")
     assert {state for _, state in list(states(engine).values())[1:]} == {0}
-
-
-def test_back_and_forth_inferred_labels_are_not_those_of_people(own_engine):
-    engine = own_engine
-    quarantine = Quarantine(engine)
-    put(engine, "o", n=4)
-    find(engine)
-    label(quarantine, "o0", "malware")
-    file = io.BytesIO()
-    assert export_labelled(engine, file) == 1
-    migrate(engine, "0002")
-    migrate(engine)
-    assert export_labelled(engine, io.BytesIO()) == 1
 
 
 def test_a_pass_during_a_deletion_is_not_the_last(engine, quarantine, monkeypatch):

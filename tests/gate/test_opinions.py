@@ -13,7 +13,7 @@ from tests.gate.test_quarantine import rows
 from transcendent.errors import GateError
 from transcendent.gate import read_labelled
 from transcendent.gate.check import check
-from transcendent.gate.database import connect, drop_months, make_month, migrate, month_of
+from transcendent.gate.database import drop_months, make_month, month_of
 from transcendent.gate.deletion import ToDelete, delete
 from transcendent.gate.export import export_labelled
 from transcendent.gate.intake import keep
@@ -442,32 +442,20 @@ def test_a_label_from_elsewhere_is_an_opinion_of_its_source_if_it_teaches(own_en
     assert items.show(other["item"])["labelled"]
 
 
-def test_labels_of_gates_without_opinions_and_of_versions_before_are_in_the_queue(empty_database):
-    engine = connect(empty_database)
-    migrate(engine, "0001")
-    with engine.begin() as connection:
-        make_month(connection, month_of("2020-01"))
-        sql = """INSERT INTO model (digest, classes, features)
-        VALUES ('d', '["goodware", "malware"]', '{"count": 3, "names": null}');
-        INSERT INTO item (id, rank, received_at, model, tier, state) SELECT (600::bigint << 40) + n, 0,
-            '2020-01-01', model.id, 1, 1 FROM model, generate_series(1, 2) AS n;
-        INSERT INTO payload (id, credibility, confidence, probability, accepted, object_id, sender, label,
-            features) SELECT id, 0, 0, 1, false, id, 's', 'malware', '\\x01' FROM item;
-        INSERT INTO label (item, object_id, action, label, author)
-            SELECT id, id, 'label', 'malware', 'ann' FROM item;"""
-        connection.exec_driver_sql(sql)
-    migrate(engine)
-    items = SecondOpinions(engine)
-    first, second = [each["id"] for each in items.claim("bob", 9, opinions=True).items]
+def test_labels_of_gates_without_opinions_are_in_the_queue(own_engine, items, fill):
+    fill(2)
+    plain = Quarantine(own_engine)
+    first, second = [each["id"] for each in plain.claim("ann", 2).items]
+    for item in (first, second):
+        plain.resolve("ann", item, "malware")
+    assert [each["id"] for each in items.claim("bob", 9, opinions=True).items] == [first, second]
     items.release("bob")
-    plain = Quarantine(engine)
     plain.undo("ann", second)
     plain.claim("ann")
     plain.resolve("ann", second, "goodware")
     assert [each["id"] for each in items.claim("bob", 9, opinions=True).items] == [first, second]
     with pytest.raises(ConflictError, match="its setting opinions is 1"):
         plain.claim("bob", opinions=True)
-    engine.dispose()
 
 
 def test_deleted_and_dropped_items_leave_the_queue(own_engine, items, fill, taught):

@@ -19,7 +19,7 @@ from tests.gate.test_database import fill
 from tests.gate.test_quarantine import rows
 from transcendent.gate.access import Tokens
 from transcendent.gate.check import check
-from transcendent.gate.database import connect, drop_months, make_month, migrate, month_of
+from transcendent.gate.database import connect, drop_months, make_month, migrate, month_of, newest_version
 from transcendent.gate.export import export_labelled, read_labelled
 from transcendent.gate.intake import keep
 from transcendent.gate.quarantine import Quarantine
@@ -62,8 +62,7 @@ def pooled(server, tmp_path_factory):
 
 def test_the_quarantine_works(pooled, tmp_path):
     engine = connect(pooled, 8, timeout=20)
-    assert migrate(engine, "0001") == "0001"
-    migrate(engine)
+    assert migrate(engine) == newest_version()
     quarantine = Quarantine(engine, max_held=50)
 
     def work(number):

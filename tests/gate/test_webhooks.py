@@ -123,7 +123,7 @@ def test_only_the_kinds_that_a_target_wants_are_sent(own_engine, receiver, start
     webhook = start(target={"kinds": ["skipped"]})
     fill(3)
     with own_engine.begin() as connection:
-        sql = "INSERT INTO label (item, object_id, action, author) VALUES (1, 'x', 'skip', 'ann')"
+        sql = "INSERT INTO label (item, action, author) VALUES (1, 'skip', 'ann')"
         connection.execute(text(sql))
     work(webhook)
     assert ids(receiver) == all_ids(own_engine, "skipped")

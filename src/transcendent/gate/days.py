@@ -24,7 +24,7 @@ ON CONFLICT (day, deployment, process) DO UPDATE
 SET objects = excluded.objects, rejected = excluded.rejected WHERE excluded.objects > known.objects
 """
 
-# The time of an analyst begins anew, see `migrations/versions/v0005_days.py`.
+# The time of an analyst begins anew, see `migrations/versions/v0001/days.sql`.
 _BEGIN = """
 INSERT INTO work (day, author, last_at) VALUES ((now() AT TIME ZONE 'UTC')::date, :who, now())
 """

@@ -13,7 +13,6 @@ from sqlalchemy import text
 from tests.gate.test_quarantine import MODEL, rows
 from transcendent.errors import TranscendentError
 from transcendent.gate.contents import Contents
-from transcendent.gate.database import migrate
 from transcendent.gate.days import DecidedDays
 from transcendent.gate.deployments import deploy
 from transcendent.gate.features import encode
@@ -120,31 +119,6 @@ def test_labels_of_a_day_are_those_that_a_scan_of_the_history_counts(engine, opi
     assert len(done) == len(acts)
     assert seen == {"labels", "caught", "inferred", "outside"}
     assert len(naive(engine)) > 1
-
-
-def test_labels_from_before_the_upgrade_are_neither_counted_nor_subtracted(own_engine):
-    engine = own_engine
-    fill(engine, random.Random(0))
-    quarantine = Quarantine(engine)
-    migrate(engine, "0004")
-    (item,) = [each["id"] for each in quarantine_at_0004(engine, quarantine)]
-    migrate(engine)
-    quarantine.undo("ann", item)
-    assert counted(engine) == {}
-    quarantine.claim("ann", 60)
-    quarantine.resolve("ann", item, MODEL.classes[0])
-    assert counted(engine) == naive(engine) != {}
-
-
-def quarantine_at_0004(engine, quarantine):
-    """Label an item as the version before does."""
-    with engine.begin() as connection:
-        sql = "SELECT id FROM item ORDER BY id LIMIT 1"
-        item = connection.execute(text(sql)).scalar_one()
-        connection.execute(text("UPDATE item SET state = 1 WHERE id = :item"), {"item": item})
-        sql = "INSERT INTO label (item, action, label, author) VALUES (:item, 'label', 'malware', 'ann')"
-        connection.execute(text(sql), {"item": item})
-    return [{"id": item}]
 
 
 def test_time_runs_from_a_claim_or_an_action_to_the_next_and_long_pauses_are_capped(engine):

@@ -394,8 +394,7 @@ def _by_day(rows: Sequence[Any], name: str) -> list[Point]:
 
 def _work_of(rows: Sequence[Any]) -> Work:
     names = Work._fields[:-1]
-    # What a gate of the version before wrote during an upgrade may be subtracted from another sum.
-    counts = {name: max(0, sum(getattr(row, name) for row in rows)) for name in names}
+    counts = {name: sum(getattr(row, name) for row in rows) for name in names}
     return Work(**counts, hours=sum(row.seconds for row in rows) / 3600)
 
 

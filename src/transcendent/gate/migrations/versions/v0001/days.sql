@@ -1,17 +1,6 @@
-"""Days: what was decided, labelled and waiting, and what monitors said, so that pages read few rows.
+-- Days: what was decided, labelled and waiting, and what monitors found, so that pages read few rows.
 
-All of it can be read from other tables as well, except what was decided and how many items waited: these are
-counted from now on.
-"""
-
-from alembic import op
-
-revision = "0005"
-down_revision = "0004"
-works_from = "0001"
-
-# A row belongs to one process, day and deployment, and is replaced as a whole by a larger one.
-_DECIDED = """
+-- A row belongs to one process, day and deployment, and is replaced as a whole by a larger one.
 CREATE TABLE decided_day (
     day date NOT NULL,
     deployment bigint NOT NULL,
@@ -20,11 +9,8 @@ CREATE TABLE decided_day (
     rejected bigint NOT NULL,
     PRIMARY KEY (day, deployment, process)
 );
-"""
-_NO_DECIDED = "DROP TABLE decided_day"
 
-# What the monitors of a deployment said last on a day: the evidence of drift, and the error of the audit.
-_MONITORED = """
+-- What the monitors of a deployment found last on a day: the evidence of drift, and the error of the audit.
 CREATE TABLE monitor_day (
     deployment bigint NOT NULL,
     day date NOT NULL,
@@ -36,45 +22,31 @@ CREATE TABLE monitor_day (
     high double precision,
     PRIMARY KEY (deployment, day)
 );
--- So that it is computed again, and stored here.
-UPDATE monitor SET audited = NULL;
-"""
-_NO_MONITORED = "DROP TABLE monitor_day"
 
-# How many items waited when a day was last looked at, and for how many seconds the oldest one.
-_WAITING = """
+-- How many items waited when a day was last looked at, and for how many seconds the oldest one.
 CREATE TABLE waiting_day (
     day date PRIMARY KEY,
     waiting bigint NOT NULL,
     oldest double precision,
     taken_at timestamptz NOT NULL
 );
-"""
-_NO_WAITING = "DROP TABLE waiting_day"
 
-# The last comparison of each shadow with the model that decides.
-_COMPARED = """
+-- The last comparison of each shadow with the model that decides.
 CREATE TABLE compared (
     shadow bigint PRIMARY KEY,
     active integer NOT NULL,
     found jsonb NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now()
 );
-"""
-_NO_COMPARED = "DROP TABLE compared"
 
-# Of each item, its last action counts on its day, if that is a label: `labels` of people, those of them on
-# rejected objects that the detector had answered otherwise (`caught`), those that nobody gave (`inferred`)
-# and those of other systems (`outside`). Whoever takes a label back, or replaces it, subtracts it from its
-# own day. Labels up to `work_from` were not counted, so they are not subtracted either.
-#
-# `seconds` are those between an analyst's actions, at most ten minutes each; a claim begins anew. So the last
-# rows have names. Rows are only added, so that nobody waits for a lock; a gate replaces them by their sums
-# every minute, and drops names that are not needed any more.
-#
-# The correlated counts read one row by an index each. As joins or EXISTS, the planner might read a whole
-# table for few labels.
-_WORK = """
+-- Of each item, its last action counts on its day, if that is a label: `labels` of people, those of them on
+-- rejected objects that the detector had answered otherwise (`caught`), those that nobody gave (`inferred`)
+-- and those of other systems (`outside`). Whoever takes a label back, or replaces it, subtracts it from its
+-- own day.
+--
+-- `seconds` are those between an analyst's actions, at most ten minutes each; a claim begins anew. So the last
+-- rows have names. Rows are only added, so that nobody waits for a lock; a gate replaces them by their sums
+-- every minute, and drops names that are not needed any more.
 CREATE TABLE work (
     day date NOT NULL,
     author text NOT NULL DEFAULT '',
@@ -86,13 +58,17 @@ CREATE TABLE work (
     last_at timestamptz
 );
 CREATE INDEX work_day ON work (day, author);
+
+-- The day from which labels are counted.
 CREATE TABLE work_from (
-    label bigint NOT NULL,
     day date NOT NULL
 );
+INSERT INTO work_from VALUES ((now() AT TIME ZONE 'UTC')::date);
 
+-- The correlated counts read one row by an index each. As joins or EXISTS, or by plans for large tables, the
+-- planner might read a whole table for few labels.
 CREATE FUNCTION count_labels() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER AS $$ BEGIN
+SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$ BEGIN
     WITH changed AS MATERIALIZED (
         SELECT 1 AS sign, id, item, label, written_at,
             coalesce(current_setting('transcendent.outside', true), '') = 'on' AS given
@@ -102,7 +78,7 @@ SECURITY DEFINER AS $$ BEGIN
         FROM added CROSS JOIN LATERAL (
             SELECT * FROM label WHERE label.item = added.item AND label.id < added.id
             ORDER BY label.id DESC LIMIT 1
-        ) AS was WHERE was.action = 'label' AND was.id > (SELECT work_from.label FROM work_from)
+        ) AS was WHERE was.action = 'label'
     ), nobody AS MATERIALIZED (
         SELECT inferred.label AS id FROM inferred WHERE inferred.label = ANY(ARRAY(SELECT id FROM changed))
     ), others AS MATERIALIZED (
@@ -127,9 +103,11 @@ SECURITY DEFINER AS $$ BEGIN
     FROM told GROUP BY day;
     RETURN NULL;
 END $$;
+CREATE TRIGGER count_labels AFTER INSERT ON label REFERENCING NEW TABLE AS added
+    FOR EACH STATEMENT EXECUTE FUNCTION count_labels();
 
 CREATE FUNCTION count_seconds() RETURNS trigger LANGUAGE plpgsql
-SECURITY DEFINER AS $$ BEGIN
+SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET jit = off AS $$ BEGIN
     IF coalesce(current_setting('transcendent.outside', true), '') = 'on' THEN
         RETURN NULL;
     END IF;
@@ -142,45 +120,7 @@ SECURITY DEFINER AS $$ BEGIN
     ) AS worked;
     RETURN NULL;
 END $$;
-
-DO $$ DECLARE function text; BEGIN
-    FOREACH function IN ARRAY ARRAY['count_labels', 'count_seconds'] LOOP
-        EXECUTE format('ALTER FUNCTION %I SET search_path = %I, pg_temp', function, current_schema());
-        EXECUTE format('ALTER FUNCTION %I SET enable_seqscan = off', function);
-        EXECUTE format('ALTER FUNCTION %I SET jit = off', function);
-    END LOOP;
-END $$;
-
--- This waits for labels that are being written, so that the number below is the last one before.
-CREATE TRIGGER count_labels AFTER INSERT ON label REFERENCING NEW TABLE AS added
-    FOR EACH STATEMENT EXECUTE FUNCTION count_labels();
 CREATE TRIGGER count_seconds AFTER INSERT ON label REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION count_seconds();
 CREATE TRIGGER count_seconds AFTER INSERT ON opinion REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION count_seconds();
-INSERT INTO work_from SELECT coalesce(max(id), 0), (now() AT TIME ZONE 'UTC')::date FROM label;
-"""
-_NO_WORK = """
-DROP TRIGGER count_seconds ON opinion;
-DROP TRIGGER count_seconds ON label;
-DROP TRIGGER count_labels ON label;
-DROP FUNCTION count_seconds, count_labels;
-DROP TABLE work, work_from;
-"""
-
-
-# Seconds that 99% of a gate's last answers did not exceed.
-_SLOW = "ALTER TABLE process ADD COLUMN p99 double precision"
-_NO_SLOW = "ALTER TABLE process DROP COLUMN p99"
-
-
-def upgrade() -> None:
-    """Create the tables."""
-    for sql in (_SLOW, _DECIDED, _MONITORED, _WAITING, _COMPARED, _WORK):
-        op.execute(sql)
-
-
-def downgrade() -> None:
-    """Drop the tables and their contents."""
-    for sql in (_NO_WORK, _NO_COMPARED, _NO_WAITING, _NO_MONITORED, _NO_DECIDED, _NO_SLOW):
-        op.execute(sql)

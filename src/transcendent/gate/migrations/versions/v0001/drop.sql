@@ -1,0 +1,13 @@
+DROP TABLE work_from, work, compared, waiting_day, monitor_day, decided_day;
+DROP TABLE delivery, webhook, event, event_order;
+DROP TABLE disagreement, shadow_counts, alarm, monitor, minute_counts;
+DROP TABLE deletion, context_key, context_field;
+DROP TABLE settling_switch, settled_look, grouped, campaign, contents_known, item_content, case_work, content;
+DROP TABLE label_work, inferred, outside_reason, outside_label, unconfirmed, opinion, remark, label;
+DROP TABLE tally, sender_day, unswept, example, payload, item, identity, month, works_from;
+DROP TABLE learning, ranks, cutoff, process, deployment, artifact, model;
+DROP TABLE sign_in, session, token, secret;
+DROP SEQUENCE item_number;
+DROP FUNCTION refuse_change, move_note, want_opinion, tally_items, hash_context, index_context;
+DROP FUNCTION event_transaction, tell_rejected, tell_label, tell_deployment, tell_alarm, tell_outside_label;
+DROP FUNCTION count_labels, count_seconds;
