@@ -4,13 +4,14 @@ import importlib
 import inspect
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from html import unescape
 from inspect import get_annotations
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 
 import pytest
 
@@ -30,7 +31,10 @@ NEVER_CALLED = (
     transcendent.monitoring.DriftMonitor,  # but by DriftMonitor.of
     transcendent.monitoring.ObservedDecisions,  # but by DriftMonitor.observe
 )
-SOUGHT = ("tutorial", "PyTorch", "reject option", "selective classification", "active learning", "delay")
+SOUGHT = (
+    *("tutorial", "PyTorch", "reject option", "selective classification"),
+    *("active learning", "MAPIE", "delay", "cite"),
+)
 BUILD = """
 import sys
 
@@ -226,6 +230,22 @@ def test_code_is_copied_without_prompts_and_output(site, opened):
     prompts = [line for line in shown.splitlines() if line.startswith((">>>", "..."))]
     assert copied.splitlines() == [line[4:] for line in prompts]
     assert prompts != shown.splitlines()
+
+
+def test_every_page_has_a_card_for_other_sites(site):
+    for name in PAGES:
+        (card,) = re.findall(r'<meta property="og:image" content="(.+?)">', (site / name).read_text("utf-8"))
+        assert ((site / name).parent / card).is_file()
+
+
+def test_the_source_is_linked_once_it_has_an_address(tmp_path):
+    addresses = runpy.run_path(str(ROOT / "docs/addresses.py"))
+    written = '[project]\nurls = { Source = "https://x.example/s", Documentation = "https://x.example/" }'
+    (tmp_path / "pyproject.toml").write_text(written)
+    config = SimpleNamespace(config_file_path=tmp_path / "mkdocs.yml")
+    found = addresses["on_config"](config)
+    assert (found.repo_url, found.repo_name) == ("https://x.example/s", "Source")
+    assert found.site_url == "https://x.example/"
 
 
 def test_pictures_have_the_colours_that_the_script_gives_them():
