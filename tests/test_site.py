@@ -1,22 +1,27 @@
-"""The documentation as it is built: every public name is described in full, and pages fit a screen."""
+"""The documentation as it is built: every public name is described in full; pages work, and fit a screen."""
 
 import importlib
 import inspect
 import json
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from html import unescape
 from inspect import get_annotations
 from pathlib import Path
-from types import UnionType
+from types import SimpleNamespace, UnionType
 
 import pytest
 
 import transcendent
+from tests.gate.pages import people
 
 ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    str(page.relative_to(ROOT / "docs").with_suffix(".html")) for page in (ROOT / "docs").rglob("*.md")
+)
 INK = "#7b7f86"  # of text, axes and grids
 PUBLIC = ["transcendent", *(f"transcendent.{name}" for name in transcendent._SUBPACKAGES)]
 NEVER_CALLED = (
@@ -26,16 +31,51 @@ NEVER_CALLED = (
     transcendent.monitoring.DriftMonitor,  # but by DriftMonitor.of
     transcendent.monitoring.ObservedDecisions,  # but by DriftMonitor.observe
 )
+SOUGHT = (
+    *("tutorial", "PyTorch", "reject option", "selective classification"),
+    *("active learning", "MAPIE", "delay", "cite"),
+)
+BUILD = """
+import sys
+
+def refuse(event, given):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        raise OSError(f"a build without a network does not call {event}{given}")
+
+sys.addaudithook(refuse)
+from mkdocs.__main__ import cli
+cli(["build", "--strict", "--quiet", "-d", sys.argv[1]])
+"""
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     pytest.importorskip("mkdocstrings_handlers.python")
     folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    build = [sys.executable, "-c", BUILD, str(folder)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not shutil.which("chromium"):
+        pytest.skip("there is no chromium to open the pages in")
+    with people.chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser):
+    """Open pages from the folder. A request to elsewhere, or what the console says, is a failure."""
+    watched = people.Watched()
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    watched.watch(page, "file://")
+    yield page
+    context.close()
+    assert not watched.faults
 
 
 def text(html):
@@ -141,8 +181,7 @@ for (const name of names) {
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium to open the pages in")
 def test_code_tables_and_pictures_fit_a_screen_of_1280_pixels(site, tmp_path):
-    names = sorted(str(page.relative_to(site)) for page in site.rglob("*.html") if page.name != "404.html")
-    (site / "frames.html").write_text(FRAMES.replace("NAMES", json.dumps(names)), "utf-8")
+    (site / "frames.html").write_text(FRAMES.replace("NAMES", json.dumps(PAGES)), "utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     where = [f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom"]
     command = ["chromium", *options, *where, (site / "frames.html").as_uri()]
@@ -151,6 +190,62 @@ def test_code_tables_and_pictures_fit_a_screen_of_1280_pixels(site, tmp_path):
     found = json.loads(unescape(title[1]))
     assert sum(count for count, _ in found.values()) > 150
     assert not {name: wide for name, (_, wide) in found.items() if wide}
+
+
+@pytest.mark.slow
+def test_pages_request_nothing_from_elsewhere(site, opened):
+    for name in PAGES:
+        opened.goto((site / name).as_uri())
+
+
+@pytest.mark.slow
+def test_the_search_finds_words_of_other_libraries_and_other_fields(site, opened):
+    opened.goto((site / "index.html").as_uri())
+    box = opened.locator("[data-md-component=search-query]")
+    for words in SOUGHT:
+        box.click()
+        box.fill("")
+        box.press_sequentially(words)
+        first = opened.locator(".md-search-result__item").first
+        first.locator("mark").first.wait_for(state="attached")
+        marked = " ".join(first.locator("mark").all_text_contents()).lower()
+        assert all(word.lower() in marked for word in words.split()), (words, marked)
+        box.fill("")
+        box.press("Backspace")
+        opened.locator(".md-search-result__item").first.wait_for(state="detached")
+
+
+@pytest.mark.slow
+def test_code_is_copied_without_prompts_and_output(site, opened):
+    (site / "paste.html").write_text('<meta charset="utf-8"><textarea></textarea>', "utf-8")
+    opened.goto((site / "index.html").as_uri())
+    block = opened.locator(".highlight").filter(has_text=">>>").first
+    shown = block.locator("code").text_content()
+    block.hover()
+    block.locator("[data-clipboard-target]").click()
+    opened.goto((site / "paste.html").as_uri())
+    opened.locator("textarea").focus()
+    opened.keyboard.press("Control+V")
+    copied = opened.locator("textarea").input_value()
+    prompts = [line for line in shown.splitlines() if line.startswith((">>>", "..."))]
+    assert copied.splitlines() == [line[4:] for line in prompts]
+    assert prompts != shown.splitlines()
+
+
+def test_every_page_has_a_card_for_other_sites(site):
+    for name in PAGES:
+        (card,) = re.findall(r'<meta property="og:image" content="(.+?)">', (site / name).read_text("utf-8"))
+        assert ((site / name).parent / card).is_file()
+
+
+def test_the_source_is_linked_once_it_has_an_address(tmp_path):
+    addresses = runpy.run_path(str(ROOT / "docs/addresses.py"))
+    written = '[project]\nurls = { Source = "https://x.example/s", Documentation = "https://x.example/" }'
+    (tmp_path / "pyproject.toml").write_text(written)
+    config = SimpleNamespace(config_file_path=tmp_path / "mkdocs.yml")
+    found = addresses["on_config"](config)
+    assert (found.repo_url, found.repo_name) == ("https://x.example/s", "Source")
+    assert found.site_url == "https://x.example/"
 
 
 def test_pictures_have_the_colours_that_the_script_gives_them():

@@ -1,8 +1,10 @@
 """Versions of the database, and the months in it."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import chain, pairwise
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -111,6 +113,16 @@ def objects(engine):
         sql = """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
         UNION SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace"""
         return set(connection.execute(text(sql)).scalars())
+
+
+def test_every_table_is_documented(engine):
+    sql = """SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
+    AND relnamespace = 'public'::regnamespace AND relname <> 'alembic_version'"""
+    with engine.connect() as connection:
+        found = sorted(connection.execute(text(sql)).scalars())
+    page = (Path(__file__).parents[2] / "docs/reference/gate_tables.md").read_text("utf-8")
+    first_columns = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert found == sorted(name for column in first_columns for name in re.findall(r"`(\w+)`", column))
 
 
 def count(engine, table):

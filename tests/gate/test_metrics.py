@@ -27,7 +27,7 @@ from transcendent.gate.paging import acknowledge, raise_alarm
 from transcendent.gate.quarantine import Quarantine
 from transcendent.monitoring import Alarm
 
-PAGE = (Path(__file__).parents[2] / "docs/operate/operation.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/operate/metrics.md").read_text()
 HOSTILE = 'ann "\\n" {x="1"} ünï,'
 
 needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")

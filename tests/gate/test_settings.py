@@ -108,4 +108,4 @@ def test_all_settings_are_documented():
         default = "–" if default in (None, "") else f"`{default}`".lower()
         default = "required" if field.is_required() else default
         rows.append(f"| `{name}` | {default} | {field.description} |")
-    assert "\n".join(rows) in (DOCS / "operate/gate.md").read_text()
+    assert "\n".join(rows) in (DOCS / "reference/gate_settings.md").read_text()

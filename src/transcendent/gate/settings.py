@@ -35,7 +35,7 @@ class GateSettings(BaseSettings):
     artifact: Path | None = Field(
         None,
         description="The artifact to serve; without it, a gate serves what is "
-        "[promoted](operation.md#models).",
+        "[promoted](../operate/models.md).",
     )
     trusted: Annotated[list[str], NoDecode] = Field(
         [], description="Types to allow in the artifact; separated by spaces in the environment."
@@ -83,8 +83,8 @@ class GateSettings(BaseSettings):
     )
     reasons: Annotated[list[str], NoDecode] = Field(
         [],
-        description="Reasons that the [desk](desk.md) offers with a label; separated by spaces in the "
-        "environment, or a JSON list.",
+        description="Reasons that the [desk](../operate/desk.md) offers with a label; separated by spaces in "
+        "the environment, or a JSON list.",
     )
     event_context: Annotated[list[str], NoDecode] = Field(
         [],
@@ -92,7 +92,9 @@ class GateSettings(BaseSettings):
         "environment.",
     )
     webhooks: list[WebhookTarget] = Field(
-        [], description="[Webhooks](operation.md#webhooks) that events are sent to; JSON in the environment."
+        [],
+        description="[Webhooks](../operate/events.md#webhooks) that events are sent to; JSON in the "
+        "environment.",
     )
     promised_error: float | None = Field(
         None,
@@ -106,12 +108,12 @@ class GateSettings(BaseSettings):
         ge=1,
         le=2,
         description="Analysts who must agree before a label teaches; 2: [second opinions]"
-        "(operation.md#second-opinions).",
+        "(../operate/second_opinions.md).",
     )
     reference: Path | None = Field(
         None,
-        description="A file of labelled objects that [explanations](operation.md#explanations) compare with, "
-        "besides labelled items.",
+        description="A file of labelled objects that [explanations](../operate/explanations.md) compare "
+        "with, besides labelled items.",
     )
     reference_label: str = Field("label", description="The column of `reference` with labels.")
     reference_time: str | None = Field(None, description="The column of `reference` with times.")
@@ -119,9 +121,8 @@ class GateSettings(BaseSettings):
         None,
         ge=0,
         lt=1,
-        description="Largest distance at which a resolved case "
-        "[settles](operation.md#case-memory-suggestions-and-settling) rejected objects: 0 for the same "
-        "features; without it, cases are only suggested.",
+        description="Largest distance at which a resolved case [settles](../operate/cases.md#settling) "
+        "rejected objects: 0 for the same features; without it, cases are only suggested.",
     )
     negative: Annotated[list[str] | None, NoDecode] = Field(
         None,
@@ -136,7 +137,7 @@ class GateSettings(BaseSettings):
     public_url: str | None = Field(
         None,
         description="Where browsers see the gate, such as https://gate.example; without it, its "
-        "[pages](desk.md#sign-in) are shown on this machine only.",
+        "[pages](../operate/desk.md#sign-in) are shown on this machine only.",
     )
     timeout: float = Field(30, gt=0, description="Seconds for a request to arrive, and to be answered.")
     connections: int = Field(

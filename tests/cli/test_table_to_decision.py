@@ -1,4 +1,4 @@
-"""The first ten minutes with README, as printed, without any data but what the package writes."""
+"""From a table to a decision, as documented, without any data but what the package writes."""
 
 import re
 import shlex
@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from transcendent.cli.app import app
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
-SECTION = README.partition("## From the command line")[2].partition("\n## ")[0]
+PAGE = (Path(__file__).parents[2] / "docs/reference/command_line.md").read_text()
+SECTION = PAGE.partition("## From a table to a decision")[2].partition("\n## ")[0]
 COMMANDS = re.findall(r"^transcendent ([^#\n]+)", SECTION, re.MULTILINE)
 (TOML,) = re.findall(r"```toml\n(.*?)```", SECTION, re.DOTALL)
 
@@ -29,9 +29,9 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_the_commands_of_the_readme_run_in_order(run, tmp_path):
+def test_the_commands_of_the_page_run_in_order(run, tmp_path):
     said = {line.split()[0]: run(line).stdout for line in COMMANDS}
-    assert list(said) == ["example", "init", "backtest", "report", "fit", "decide"]
+    assert list(said) == ["example", "init", "data", "backtest", "report", "fit", "decide"]
     assert (tmp_path / "objects.toml").read_text() == TOML
     assert "3,000 objects in 6 periods, 2020-05 to 2020-10" in said["backtest"]
     assert (tmp_path / "objects/report.html").stat().st_size > 10_000
@@ -41,7 +41,7 @@ def test_the_commands_of_the_readme_run_in_order(run, tmp_path):
 
 
 def test_the_python_of_the_readme_names_no_data_set():
-    assert "load_" not in README.partition("## One file to hand over")[0]
+    assert "load_" not in (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def test_an_example_replaces_nothing(run, tmp_path):
