@@ -4,9 +4,11 @@ python benchmarks/pictures.py            # after a benchmark has drawn; pictures
 python benchmarks/pictures.py --check    # fails if there is a picture without them
 """
 
+import io
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 IMAGES = Path(__file__).parents[1] / "docs/images"
 INK = "#7b7f86"  # has a contrast of four to one with white and with a dark page alike
@@ -25,6 +27,18 @@ def for_any_page(svg: str) -> str:
     for old, new in STYLES.items():
         svg = re.sub(old, new, svg)
     return svg
+
+
+def save(figure: Any, name: str) -> Path:
+    """Write a figure of matplotlib to the folder, in those colours; the same figure gives the same file."""
+    import matplotlib as mpl
+
+    drawn = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "transcendent"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None}, bbox_inches="tight", dpi=200)
+    path = IMAGES / f"{name}.svg"
+    path.write_text(for_any_page(drawn.getvalue()), "utf-8")
+    return path
 
 
 if __name__ == "__main__":

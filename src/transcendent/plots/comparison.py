@@ -154,7 +154,11 @@ class ComparisonDisplay(Display):
             base.shade(upper, np.empty((2, 0)), _GREY, label="95% interval")
         title = f"mean of {self.seeds} seeds" if self.seeds > 1 else ""
         base.dress(upper, y=f"{METRIC_WORDS.get(self.metric, self.metric)}\nof the kept", title=title)
-        rejected = ("share\nrejected", f"of class\n{shorten(self.positive, 10)}")
+        name = shorten(self.positive, 10)
+        rejected = (
+            "share\nrejected",
+            f"rejected of\n{name if isinstance(self.positive, str) else f'class {name}'}",
+        )
         for ax, words in zip(shares, rejected, strict=False):
             ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
             base.dress(ax, y=words)

@@ -8,7 +8,7 @@ import numpy as np
 
 from transcendent._utils.arrays import FloatArray
 from transcendent._utils.text import shorten
-from transcendent.plots.base import BLUE, SMALL, Display, dress
+from transcendent.plots.base import BLUE, LARGE, SMALL, Display, dress
 from transcendent.temporal.comparing import Comparison
 
 _SHOWN = {
@@ -75,7 +75,7 @@ class DifferenceDisplay(Display):
 
     def _open(self, ax: Any) -> tuple[Any, ...]:
         self._layout = (self.metrics,)
-        self._size = (2.2 * len(self.metrics) + 1.2, 1.1 + 0.32 * len(self.names))
+        self._size = (1.35 * len(self.metrics) + 1.6, 1.1 + 0.28 * len(self.names))
         return super()._open(ax)
 
     def _draw(self, *axes: Any) -> None:
@@ -89,4 +89,6 @@ class DifferenceDisplay(Display):
             ax.set_ylim(-0.7, len(places) - 0.3)
             names = [shorten(name, 40) for name in self.names] if j == 0 else []
             ax.set_yticks(places if j == 0 else [], names, fontsize=SMALL)
-            ax.locator_params(axis="x", nbins=4)
+            ax.locator_params(axis="x", nbins=3)
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:z.3g}".replace("-", "−"))
+        axes[0].figure.supxlabel("difference, and its interval", fontsize=LARGE)

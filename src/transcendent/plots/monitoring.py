@@ -200,7 +200,7 @@ class EvidenceDisplay(Display):
         ax.axhline(self.alarm_line, color=base.BLACK, linestyle="--", linewidth=1, label="alarm")
         _show_powers(ax, self.log10_value, self.alarm_line)
         base.show_periods(ax, self.periods)
-        base.dress(ax, y="evidence of drift")
+        base.dress(ax, x="period", y="evidence of drift")
 
 
 def _highest(alarm_line: float) -> float:
