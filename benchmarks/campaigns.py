@@ -5,8 +5,9 @@ python benchmarks/campaigns.py --small               # one seed and fewer months
 python benchmarks/campaigns.py looks impostors       # some of its sections, which are the functions below
 python benchmarks/campaigns.py looks lamda --seeds=1 # one of the data sets, fewer seeds
 
-TRANSCENDENT_DATA names the folder with the data, TRANSCENDENT_CACHE one for the rejected apps, which are
-computed once per data set and seed (default: benchmarks/drift/cache).
+Prints the other tables of docs/evidence/explanations.md. TRANSCENDENT_DATA names the folder with the data,
+TRANSCENDENT_CACHE one for the rejected apps, which are computed once per data set and seed (default:
+benchmarks/drift/cache).
 """
 
 import os

@@ -2,6 +2,8 @@
 
 OMP_NUM_THREADS=1 TRANSCENDENT_DATA=data python benchmarks/explaining.py 200    # ten minutes
 
+Prints the first table of docs/evidence/explanations.md.
+
 Three features of accepted objects, drawn at random from all, are moved: one flip each in Android apps
 (apigraph), two standard deviations up or down in tables of numbers. Objects that this turns from accepted to
 rejected are explained. How many of the moved features are among the five unusual values that the explanation

@@ -1,4 +1,4 @@
-"""Fills the tables and figures of docs/evidence/benchmarks.md.
+"""Fills the tables and figures of docs/evidence: benchmarks.md, guarantees.md and alarms.md.
 
 python benchmarks/drift/run.py                    # everything, several hours on two cores
 python benchmarks/drift/run.py apigraph budget    # some of its sections, which are the functions below
@@ -409,12 +409,15 @@ def write(section: str, text: str, path: Path = PAGE) -> None:
     path.write_text(marks.sub(lambda found: f"{found[1]}\n{text}\n\n{found[2]}", page))
 
 
-_ALL = (
-    *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p, cost),
-    *(paper, loop_choice, loop, looks, looks_tried),
-)
-_MONITORING = (starts, guarantees, assumptions, no_drift, alarms, real_streams, audit, monitor_cost)
-SECTIONS = {section.__name__: section for section in (*_ALL, *_MONITORING)}
+PAGES: dict[str, tuple[Callable[[], str], ...]] = {
+    "benchmarks": (
+        *(choice, apigraph, limits, budget, judge_choice, judge, promises, families, lamda, nvd, trec07p),
+        *(cost, paper, loop_choice, loop, looks, looks_tried),
+    ),
+    "guarantees": (guarantees, assumptions, starts),
+    "alarms": (no_drift, alarms, real_streams, audit, monitor_cost),
+}
+SECTIONS = {section.__name__: (section, page) for page, sections in PAGES.items() for section in sections}
 
 if __name__ == "__main__":
     mpl.rcParams["svg.hashsalt"] = "transcendent"
@@ -424,7 +427,6 @@ if __name__ == "__main__":
     for wanted in names or SECTIONS:
         began = time.perf_counter()
         take_stale()
-        text = flag_stale(SECTIONS[wanted](), take_stale())
-        page = PAGE.parents[1] / "explanation/monitoring.md" if SECTIONS[wanted] in _MONITORING else PAGE
-        write(wanted, text, page)
+        section, page = SECTIONS[wanted]
+        write(wanted, flag_stale(section(), take_stale()), PAGE.with_name(f"{page}.md"))
         print(f"{wanted}: {time.perf_counter() - began:.0f} s", flush=True)

@@ -11,8 +11,10 @@ from transcendent.experiments import read
 
 ROOT = Path(__file__).parents[2]
 COMMAND_LINE = "docs/reference/command_line.md"
+HOW_TO = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs/how_to").glob("*.md"))
 PAGES = {
-    name: (ROOT / name).read_text() for name in ("README.md", COMMAND_LINE, "docs/reference/artifacts.md")
+    name: (ROOT / name).read_text()
+    for name in ("README.md", COMMAND_LINE, "docs/reference/artifacts.md", *HOW_TO)
 }
 EXPERIMENTS = [
     block for page in PAGES.values() for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
@@ -31,7 +33,7 @@ def test_every_experiment_is_understood(text, tmp_path):
 
 
 def test_there_are_experiments_and_commands():
-    assert len(EXPERIMENTS) == 8
+    assert len(EXPERIMENTS) >= 11
     assert len(COMMANDS) >= 80
 
 
