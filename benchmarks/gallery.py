@@ -74,7 +74,7 @@ them with the colours of this page. The streams are invented; what holds on real
 
 ## Displays
 
-Every figure of [`transcendent.plots`](../../reference/api.md#figures).
+Every figure of [`transcendent.plots`](../../reference/api.md#plots).
 
 {displays}
 """
