@@ -42,7 +42,7 @@ def _of_rejector(name: str) -> Any:
     return property(lambda budget: getattr(_inside(budget), name))
 
 
-class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
+class _BudgetBase(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC):
     """A wrapper that keeps a rejector's labels and p-values, and rejects by a budget."""
 
     rejector: Any
@@ -141,7 +141,7 @@ class _Budget(Rejector, ClassifierMixin, MetaEstimatorMixin, BaseEstimator, ABC)
         """Refuse invalid parameters."""
 
 
-class RejectionBudget(_Budget):
+class RejectionBudget(_BudgetBase):
     """Holds a rejector to a budget: it rejects the least credible objects of every period.
 
     Thresholds found in calibration reject more and more as objects drift. A budget needs no labels. Each
@@ -201,7 +201,7 @@ class RejectionBudget(_Budget):
         check_budget(self.rate, self.count)
 
 
-class StreamingBudget(_Budget):
+class StreamingBudget(_BudgetBase):
     """Holds a rejector to a budget while objects come one by one, or in batches of any size.
 
     An object is rejected if it is among the least credible share of the last ``window`` objects, itself

@@ -131,7 +131,7 @@ class KnownObjects:
 
     def expectation(self, label: Any) -> "Expectation | None":
         """Return what is expected of the numbers of a label; None unless distances are by columns."""
-        if isinstance(self._prepared, _SharedColumns):
+        if isinstance(self._prepared, _CommonColumns):
             return None
         if label not in self._expectations:
             self._expectations[label] = Expectation.of(self._prepared, self.with_label(label))
@@ -171,13 +171,13 @@ class KnownObjects:
         return {}
 
     @cached_property
-    def _prepared(self) -> "_SharedColumns | _ColumnByColumn":
+    def _prepared(self) -> "_CommonColumns | _ColumnByColumn":
         if not has_columns(self.X):
             raise ValueError("the known objects have no columns: pass rows of features, not texts.")
         numbers = numbers_of(self.X)
         binary = numbers is not None and _is_binary(numbers)
         if binary or sp.issparse(numbers):
-            return _SharedColumns.of(numbers, binary)
+            return _CommonColumns.of(numbers, binary)
         return _ColumnByColumn.of(self.X)
 
 
@@ -197,7 +197,7 @@ def _is_binary(numbers: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class _SharedColumns:
+class _CommonColumns:
     """Jaccard distances of rows of zeros and ones, or cosine distances of other sparse rows.
 
     Equal rows of zeros and ones are kept once: row i is ``rows[place[i]]``.
@@ -209,7 +209,7 @@ class _SharedColumns:
     place: IntArray | None
 
     @classmethod
-    def of(cls, numbers: Any, binary: bool) -> "_SharedColumns":
+    def of(cls, numbers: Any, binary: bool) -> "_CommonColumns":
         rows = cls._scaled(numbers, binary)
         first, place = _equal_rows(rows) if binary else (None, None)
         rows = rows if first is None else rows[first]

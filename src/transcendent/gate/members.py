@@ -123,21 +123,22 @@ def standings(
     }
 
 
-class _Judged(NamedTuple):
+class _ItemOfContent(NamedTuple):
     """The item of a content that a person has labelled, and that action; None if nobody has."""
 
     item: int
     action: int | None
 
 
-def _judged(row: Any) -> _Judged:
-    return _Judged(row.leader, row.aside) if row.label is None else _Judged(row.labelled, row.action)
+def _judged(row: Any) -> _ItemOfContent:
+    given = (row.leader, row.aside) if row.label is None else (row.labelled, row.action)
+    return _ItemOfContent(*given)
 
 
 def _standing(members: list[Any], wanted: Collection[int]) -> CampaignStanding:
     """Return what people have found out; another opinion is ``wanted`` on the label of some items."""
     before = max(max(row.resolved or 0, row.looks_after) for row in members)
-    drawn: list[_Judged] = []
+    drawn: list[_ItemOfContent] = []
     labels: dict[int, str | None] = {}
     among = unlike = 0
     for row in members:
@@ -150,7 +151,7 @@ def _standing(members: list[Any], wanted: Collection[int]) -> CampaignStanding:
             if action is not None and item not in labels:  # it says nothing
                 unlike += len(drawn) < LOOKS_NEEDED
             elif len(drawn) < LOOKS_NEEDED:
-                drawn.append(_Judged(item, action))
+                drawn.append(_ItemOfContent(item, action))
     sources = [action for item, action in drawn if action is not None and labels[item] is not None]
     contested = sum(row.contested for row in members)
     return CampaignStanding(len(members), among, len(drawn), len(sources), unlike, sources, labels, contested)

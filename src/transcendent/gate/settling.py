@@ -22,7 +22,15 @@ from transcendent.gate.label_work import infer, pending
 from transcendent.gate.opinions import opinions_on
 from transcendent.gate.paging import raise_alarm
 from transcendent.gate.shared_columns import ContentColumns, SharedColumns
-from transcendent.gate.suggesting import ALL_EVERY, LAST, MOST, Case, as_rows, marker_of_cases, read_cases
+from transcendent.gate.suggesting import (
+    ALL_EVERY,
+    LAST,
+    MOST,
+    StoredCase,
+    as_rows,
+    marker_of_cases,
+    read_cases,
+)
 
 LOOK = 0.05
 """Share of the items that is looked at all the same."""
@@ -278,7 +286,7 @@ class _Memory:
 
     def __init__(self, within: float, negative: list[str], columns: SharedColumns) -> None:
         self._within, self._negative, self._columns = within, negative, columns
-        self._cases: dict[ContentColumns, list[Case]] | None = None
+        self._cases: dict[ContentColumns, list[StoredCase]] | None = None
         self._built: dict[ContentColumns, CaseMemory] = {}
 
     def read(self, connection: Connection) -> None:

@@ -119,7 +119,7 @@ WHERE source.label IS NOT NULL AND source.labelled <> own.item
 """
 
 
-class Case(NamedTuple):
+class StoredCase(NamedTuple):
     """A content of zeros and ones with the label of a person, which the item's ``action`` gave."""
 
     model: int
@@ -245,16 +245,16 @@ def marker_of_cases(connection: Connection) -> tuple[Any, ...]:
     return tuple(connection.execute(text(_MARKER)).one())
 
 
-def read_cases(connection: Connection, models: list[int]) -> list[Case]:
+def read_cases(connection: Connection, models: list[int]) -> list[StoredCase]:
     """Return the cases of zeros and ones, the newest first."""
     rows = connection.execute(text(_CASES), {"models": models})
-    return [Case._make(row[:-1])._replace(features=bytes(row.features)) for row in rows]
+    return [StoredCase._make(row[:-1])._replace(features=bytes(row.features)) for row in rows]
 
 
 class _CaseIndex:
     """Finds the nearest of cases with the same columns."""
 
-    def __init__(self, cases: list[Case], width: int) -> None:
+    def __init__(self, cases: list[StoredCase], width: int) -> None:
         self._cases, self._width = cases, width
         self._index = JaccardIndex(as_rows([case.features for case in cases], width)) if cases else None
 

@@ -118,7 +118,7 @@ class Ruling(NamedTuple):
 
 
 @dataclass
-class _Counts:
+class _Unsaved:
     """Counts that the database does not have yet. The key tells whether it has them after all."""
 
     key: UUID = field(default_factory=uuid4)
@@ -159,7 +159,7 @@ class Traffic:
         self._gate, self.moves_after = uuid4(), objects_until_move(())
         self.cutoff: Cutoff | None = None
         self._lock, self._moving = Lock(), Lock()
-        self._counts, self._sent = _Counts(), _Counts()
+        self._counts, self._sent = _Unsaved(), _Unsaved()
         self._kept: dict[str, int] = {}  # by sender: today, in the database
         self._own: Counter[str] = Counter()  # by sender: of this gate, not yet in the database
         self._away = self._closed = False
@@ -253,13 +253,13 @@ class Traffic:
         with self._moving:
             with self._lock:
                 if not self._sent.senders:
-                    self._sent, self._counts = self._counts, _Counts()
+                    self._sent, self._counts = self._counts, _Unsaved()
             sent = self._sent
             cutoff, kept = retry_if_disconnected(
                 self._engine, lambda connection: self._exchange(connection, sent)
             )
             with self._lock:
-                self.cutoff, self._kept, self._sent = cutoff, kept, _Counts()
+                self.cutoff, self._kept, self._sent = cutoff, kept, _Unsaved()
                 for sender, (n, _) in sent.senders.items():
                     self._own[sender] -= n
 
@@ -276,7 +276,7 @@ class Traffic:
                 self._away = True
             time.sleep(PAUSE)
 
-    def _exchange(self, connection: Connection, sent: _Counts) -> tuple[Cutoff | None, dict[str, int]]:
+    def _exchange(self, connection: Connection, sent: _Unsaved) -> tuple[Cutoff | None, dict[str, int]]:
         cutoff = None if sent.senders or self._rule is None else self._newest(connection)
         if sent.senders or (self._rule is not None and cutoff is None):
             connection.execute(text(_LOCK), {"model": self._model})
@@ -295,7 +295,7 @@ class Traffic:
         found = connection.execute(text(_NEWEST), {"model": self._model}).first()
         return None if found is None else Cutoff(*found)
 
-    def _count(self, connection: Connection, rule: Rule, sent: _Counts) -> tuple[Cutoff, bool]:
+    def _count(self, connection: Connection, rule: Rule, sent: _Unsaved) -> tuple[Cutoff, bool]:
         """Count objects and set the next cutoff; return it, and whether these were not counted before."""
         last = self._newest(connection)  # of another gate, if the lock waited for that
         rows = connection.execute(text(_RANKS), {"model": self._model}).all()

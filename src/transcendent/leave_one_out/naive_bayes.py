@@ -24,8 +24,8 @@ _ROUNDING = 1e-11
 def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     """Remove each row from the mean and variance of its class, and from the smoothing."""
     rows, codes = shared.rows_and_codes(bayes, X, y, sparse=False)
-    everyone = _Group(rows, np.arange(len(codes)))
-    groups = [_Group(rows, np.flatnonzero(codes == c)) for c in range(len(bayes.classes_))]
+    everyone = _RowGroup(rows, np.arange(len(codes)))
+    groups = [_RowGroup(rows, np.flatnonzero(codes == c)) for c in range(len(bayes.classes_))]
     densities = np.empty((len(codes), len(groups)))
     for cut, part in blocks(rows):
         left_out = np.arange(cut.start, cut.stop)
@@ -44,7 +44,7 @@ def gaussian(bayes: Any, X: Any, y: AnyArray) -> LeftOut:
     return LeftOut(bayes.classes_, **shared.density_answers(priors, densities))
 
 
-class _Group:
+class _RowGroup:
     """Some of the rows, with the mean and the variance of each column."""
 
     def __init__(self, rows: FloatArray, members: IntArray) -> None:

@@ -183,7 +183,7 @@ class GuaranteedSearch(Search):
     def _find(self, actual: Codes, predicted: Codes, values: FloatArray, classes: AnyArray) -> SearchResult:
         self._check()
         tested, known = held_out_mask(len(actual), self.held_out_seed), ~np.isnan(values[:, 0])
-        objects = _Objects(values[:, 0], predicted, tested & known, ~tested & known, len(classes))
+        objects = _Separated(values[:, 0], predicted, tested & known, ~tested & known, len(classes))
         aims = self._aims(actual, predicted, classes)
         if not objects.bagged.any() or not objects.tested.any():
             raise InfeasibleError(f"{len(actual):,} calibration objects prove nothing; pass more of them.")
@@ -238,7 +238,7 @@ class GuaranteedSearch(Search):
         about = actual == positive
         return [_Aim("false negative rate of accepted objects", wrong & about, about)]
 
-    def _prove(self, objects: "_Objects", aim: "_Aim", delta: float) -> Proof:
+    def _prove(self, objects: "_Separated", aim: "_Aim", delta: float) -> Proof:
         """Test thresholds from the step that is most likely to pass to looser ones, until one fails.
 
         Only the bags determine the steps, their order and the first one. So the promise is broken only if the
@@ -251,7 +251,9 @@ class GuaranteedSearch(Search):
         steps = slice(int(np.argmax(p > delta)) + 1 if (p > delta).any() else len(p))
         return Proof(thresholds[steps], answers[steps], wrong[steps], p[steps])
 
-    def _chances(self, objects: "_Objects", aim: "_Aim", thresholds: FloatArray, delta: float) -> FloatArray:
+    def _chances(
+        self, objects: "_Separated", aim: "_Aim", thresholds: FloatArray, delta: float
+    ) -> FloatArray:
         """Estimate the chance of each step to pass its test from the bags.
 
         The steps were made from the bags, which therefore show too few errors. Where a step accepts all
@@ -267,7 +269,7 @@ class GuaranteedSearch(Search):
         hidden = np.maximum(1, classes * np.minimum(1, answers / free) ** 3)
         return np.asarray(binom.cdf(allowed, tested, (wrong + hidden) / (answers + hidden + 1)))
 
-    def _infeasible(self, objects: "_Objects", aim: "_Aim", delta: float) -> InfeasibleError:
+    def _infeasible(self, objects: "_Separated", aim: "_Aim", delta: float) -> InfeasibleError:
         failed = (
             f"no thresholds can be proven to hold the {aim.name} to {self.error:.3g} with probability "
             f"{1 - self.delta:.3g}"
@@ -315,7 +317,7 @@ class _Aim(NamedTuple):
     about: BoolArray
 
 
-class _Objects(NamedTuple):
+class _Separated(NamedTuple):
     """Calibration objects: the test objects, and those in the bags."""
 
     values: FloatArray
