@@ -39,7 +39,7 @@ class Cluster:
 
     def __init__(self, folder: Path, options: str = "") -> None:
         self.folder, self.port, self._options = folder, free_port(), options
-        self._bin = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
+        self.bin = sorted(Path("/usr/lib/postgresql").glob("*/bin"))[-1]
         self._as: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL does not run as root
             shutil.chown(folder, "postgres", "postgres")
@@ -68,7 +68,7 @@ class Cluster:
         return psutil.Process(int((self.folder / "data/postmaster.pid").read_text().split()[0]))
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [*self._as, str(self._bin / program), *arguments]
+        command = [*self._as, str(self.bin / program), *arguments]
         subprocess.run(command, check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
 
 

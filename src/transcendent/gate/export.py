@@ -124,10 +124,7 @@ def read_labelled(
         table = table.filter([label in known for label in table["gate_label"].to_pylist()])
     X = _sparse(table) if "gate_width" in table.column_names else _frame(table)
     y = _labels(table["gate_label"].to_pylist(), classes)
-    # Tables from before there were shadows, and before other systems could label, lack these columns.
-    audited = table["gate_audited" if "gate_audited" in table.column_names else "gate_accepted"].to_numpy()
-    if "gate_source" in table.column_names:
-        audited = audited & table["gate_source"].is_null().to_numpy()
+    audited = table["gate_audited"].to_numpy() & table["gate_source"].is_null().to_numpy()
     return Labelled(X, y, table["gate_probability"].to_numpy(), audited, table)
 
 
