@@ -44,7 +44,7 @@ def refuse(event, given):
 
 sys.addaudithook(refuse)
 from mkdocs.__main__ import cli
-cli(["build", "--strict", "--quiet", "-d", sys.argv[1]])
+cli(["build", "--strict", "-d", sys.argv[1]])  # with --quiet, nothing would be strict
 """
 
 
