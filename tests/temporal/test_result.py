@@ -37,7 +37,7 @@ def test_text_fits_a_terminal_whatever_the_names(result):
         periods=tuple(f"a period with a long name {i}" for i in range(5)),
         period=result.period.clip(max=3),
     )
-    assert "undefined" in repr(gaps)
+    assert "no objects in a period with a long name 4" in repr(gaps)
     assert max(map(len, repr(gaps).splitlines())) <= 100
 
 
