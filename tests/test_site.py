@@ -202,6 +202,9 @@ def test_pages_request_nothing_from_elsewhere(site, opened):
 def test_the_search_finds_words_of_other_libraries_and_other_fields(site, opened):
     opened.goto((site / "index.html").as_uri())
     box = opened.locator("[data-md-component=search-query]")
+    box.click()
+    ready = opened.locator(".md-search-result__meta", has_text="Type to start searching")
+    ready.wait_for(state="attached")  # the index is loaded
     for words in SOUGHT:
         box.click()
         box.fill("")
