@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import struct
+import zlib
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from transcendent.artifacts import container
@@ -33,6 +35,17 @@ def archive_of(entries, compression=ZIP_STORED):
             entry.compress_type = compression
             archive.writestr(entry, data)
     return sealed(buffer.getvalue()[: -container._SEAL_SIZE])
+
+
+def declaring(archive, size, *, prefix=None):
+    """Return an archive whose entries all declare this size, and the checksum of a prefix of that size."""
+    lying = bytearray(archive)
+    place = -1
+    while (place := archive.find(b"PK\1\2", place + 1)) >= 0:
+        if prefix is not None:
+            struct.pack_into("<I", lying, place + 16, zlib.crc32(prefix))
+        struct.pack_into("<I", lying, place + 24, size)
+    return bytes(lying)
 
 
 def with_members(data, **changed):

@@ -4,6 +4,7 @@ A mutated file gets a new seal, so that it is not refused for its digest. It mus
 `ArtifactError`. Any other error, or any access to files or processes, is saved in a folder of findings.
 """
 
+import io
 import json
 import random
 import sys
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from tests.artifacts.crafted import archive_of, members_of, rebuilt, resealed, with_schema
 from transcendent.artifacts import load
@@ -51,7 +53,7 @@ def watch(event: str, _args: object) -> None:
 
 
 def mutate(data: bytes, draw: random.Random) -> bytes:
-    kind = draw.choice([_bytes, _archive, _member, _member, _schema, _schema, _schema, _manifest])
+    kind = draw.choice([_bytes, _archive, _sizes, _member, _member, _schema, _schema, _schema, _manifest])
     return kind(data, draw)
 
 
@@ -63,7 +65,31 @@ def _archive(data: bytes, draw: random.Random) -> bytes:
     entries = list(members_of(data).items())
     draw.shuffle(entries)
     kept = entries[: draw.randint(0, len(entries))]
-    return archive_of(kept + [(draw.choice(["x", "../x", "manifest.json2"]), b"x")] * draw.randint(0, 1))
+    more = [(draw.choice(["x", "../x", "manifest.json2"]), b"x")] * draw.randint(0, 1)
+    return archive_of(kept + more, draw.choice([ZIP_STORED, ZIP_DEFLATED, ZIP_BZIP2]))
+
+
+def _sizes(data: bytes, draw: random.Random) -> bytes:
+    """Let the archive, or the one of the estimators in it, declare other sizes and methods."""
+    members = members_of(data)
+    if draw.random() < 0.5:
+        return resealed(
+            _declaring(archive_of(members.items(), draw.choice([ZIP_STORED, ZIP_DEFLATED])), draw)
+        )
+    return rebuilt(data, {**members, "rejector.skops": _declaring(members["rejector.skops"], draw)})
+
+
+def _declaring(archive: bytes, draw: random.Random) -> bytes:
+    out = bytearray(archive)
+    with ZipFile(io.BytesIO(archive)) as opened:
+        place = archive.index(b"PK\1\2", opened.start_dir)
+    for _ in range(draw.randint(0, 5)):
+        place = max(place, archive.find(b"PK\1\2", place + 1))
+    for _ in range(draw.randint(1, 2)):
+        field, width = draw.choice([(8, 2), (10, 2), (16, 4), (20, 4), (24, 4), (28, 2), (42, 4)])
+        number = draw.choice([0, 1, 8, 12, 2**16 - 1, 2**31, 2**32 - 1, draw.randrange(2**32), len(archive)])
+        out[place + field : place + field + width] = (number % 256**width).to_bytes(width, "little")
+    return bytes(out)
 
 
 def _member(data: bytes, draw: random.Random) -> bytes:
@@ -126,7 +152,7 @@ def outcome(data: bytes, folder: Path) -> str:
 
 def main(seconds: float) -> None:
     sys.addaudithook(watch)
-    bases = [path.read_bytes() for path in sorted((Path(__file__).parent / "v1").glob("*.transcendent"))]
+    bases = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("v*/*.transcendent"))]
     findings = Path(tempfile.mkdtemp(prefix="fuzz-findings-"))
     endings: Counter[str] = Counter()
     started, seed = time.monotonic(), int(time.time())

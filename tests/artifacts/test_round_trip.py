@@ -253,7 +253,7 @@ def test_what_the_manifest_says(tmp_path):
     artifact = open_artifact(tmp_path / "x")
     manifest = artifact.manifest
     assert artifact.digest == digest
-    assert manifest["format"] == 1
+    assert manifest["format"] == 2
     assert manifest["rejector"] == "InductiveEvaluator"
     assert manifest["classes"] == ["good", "malicious"]
     assert manifest["features"] == {"count": 20, "names": None}

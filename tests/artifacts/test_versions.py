@@ -14,20 +14,23 @@ from tests.artifacts.crafted import members_of, rebuilt, schema_of, with_schema
 from transcendent import Answers
 from transcendent.artifacts import entries, load, open_artifact
 from transcendent.artifacts import versions as find
+from transcendent.artifacts.manifest import FORMAT
 from transcendent.errors import ArtifactError, ArtifactVersionWarning
 
 HERE = Path(__file__).parent
-V1 = sorted((HERE / "v1").glob("*.transcendent"))
+WRITTEN = {number: sorted((HERE / f"v{number}").glob("*.transcendent")) for number in range(1, FORMAT + 1)}
 CORPUS = HERE / "corpus.zip"
-ROWS = np.load(HERE / "v1/rows.npz")["X"]
+ROWS = np.load(HERE / "v1/rows.npz")["X"]  # of every format
 SERIES = ".".join(sklearn.__version__.split(".")[:2])
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM's own, on plain arrays
 @pytest.mark.filterwarnings("ignore::transcendent.errors.ArtifactVersionWarning")
-@pytest.mark.parametrize("path", V1, ids=lambda path: path.stem)
-def test_format_1_is_loaded_and_decides_as_it_did(path):
-    expected = json.loads((HERE / "v1/expected.json").read_text())[path.stem]
+@pytest.mark.parametrize(
+    "path", [*WRITTEN[1], *WRITTEN[2]], ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_every_format_is_loaded_and_decides_as_it_did(path):
+    expected = json.loads((path.parent / "expected.json").read_text())[path.stem]
     rejector = load(path, trusted=expected.get("trusted", []))
     rows = Answers(expected["labels"], ROWS[:, :2]) if path.stem == "scores" else ROWS
     decisions = rejector.decide(rows)
@@ -35,11 +38,11 @@ def test_format_1_is_loaded_and_decides_as_it_did(path):
     assert decisions.accepted.tolist() == expected["accepted"]
     np.testing.assert_allclose(decisions.credibility, expected["credibility"], atol=1e-12)
     np.testing.assert_allclose(decisions.confidence, expected["confidence"], atol=1e-12)
-    assert open_artifact(path).manifest["format"] == 1
+    assert path.parent.name == f"v{open_artifact(path).manifest['format']}"
 
 
 def test_every_kind_of_rejector_is_among_them():
-    assert len(V1) == 11
+    assert {number: len(paths) for number, paths in WRITTEN.items()} == {1: 11, 2: 14}
 
 
 class TestOtherVersions:

@@ -29,6 +29,7 @@ from transcendent.artifacts.manifest import (
 )
 from transcendent.artifacts.signatures import Key, check_signature, required_key
 from transcendent.artifacts.types import ALLOWED, check_trusted, expand_packages, find_types_to_trust
+from transcendent.artifacts.unpacking import check_unpacked_sizes, max_unpacked
 from transcendent.artifacts.versions import VersionDifference, find_differences, in_words
 from transcendent.decisions import declared, is_rejector
 from transcendent.errors import ArtifactError, ArtifactVersionWarning, MissingExtraError, TranscendentError
@@ -48,8 +49,8 @@ def save(
 ) -> str:
     """Write a fitted rejector to one file, and return the file's digest.
 
-    The file is a zip archive of a JSON manifest, estimators as skops, calibration objects as ``.npz``, and
-    LightGBM and XGBoost models in their own formats. Nothing in it is a pickle.
+    The file is a compressed zip archive of a JSON manifest, estimators as skops, calibration objects as
+    ``.npz``, and LightGBM and XGBoost models in their own formats. Nothing in it is a pickle.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def load(
         scikit-learn or the boosters in it. Otherwise, another major or minor version of a library with models
         raises an `ArtifactVersionWarning`.
     max_bytes : int
-        Refuse larger files; by default those over 4 GiB.
+        Refuse files that are larger, or would unpack to more; by default over 4 GiB.
     """
     return open_artifact(path, public_key=public_key, max_bytes=max_bytes).rejector(trusted, strict=strict)
 
@@ -170,8 +171,10 @@ def read_artifact(path: Any, key: Key | None = None, max_bytes: int = MAX_BYTES)
         data, digest, signature = read_sealed(Path(path), max_bytes)
         if key is not None:
             check_signature(digest, signature, key)
-        entries = unpack(data)
+        limit = min(max_bytes, max_unpacked(len(data)))
+        entries = unpack(data, limit)
         manifest = read_manifest(entries.pop(MANIFEST, None), entries)
+        check_unpacked_sizes(entries, limit)
         return Artifact(str(path), manifest, entries, digest, signature is not None, key is not None)
 
 

@@ -1,4 +1,4 @@
-"""The file itself: a zip archive without compression that ends with a seal.
+"""The file itself: a zip archive that ends with a seal.
 
 The last bytes of the file, which are the archive's comment, hold the SHA-256 of everything before them and,
 if the file was signed, an Ed25519 signature of that digest. Both are checked before the archive is opened.
@@ -10,10 +10,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from transcendent._utils.files import open_regular
 from transcendent.artifacts.signatures import Key, sign
+from transcendent.artifacts.unpacking import check_unpacked_sizes, content_of, max_unpacked
 from transcendent.errors import ArtifactError
 
 MAX_BYTES = 1 << 32  # the largest file that is read by default
@@ -24,19 +25,38 @@ _UNSIGNED = "-" * 128
 _NAME = re.compile(
     r"manifest\.json|rejector\.skops|calibration-\d+\.npz|booster-\d+\.(lightgbm\.txt|xgboost\.json)"
 )
+_LEVEL = 6  # above it, an artifact takes many times as long to write, and is hardly smaller
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # zip's first date; a fixed one makes equal contents equal files
 
 
 def pack(entries: Mapping[str, bytes], signing_key: Key | None) -> tuple[bytes, str]:
     """Return a sealed file with the entries, and its digest."""
-    buffer = io.BytesIO()
-    with ZipFile(buffer, "w", ZIP_STORED) as archive:
-        archive.comment = bytes(_SEAL_SIZE)
-        for name, data in entries.items():
-            archive.writestr(ZipInfo(name, _EARLIEST), data)
-    content = buffer.getvalue()[:-_SEAL_SIZE]
+    content = _content(entries)
     digest = hashlib.sha256(content).hexdigest()
     return content + seal(digest, None if signing_key is None else sign(digest, signing_key)), digest
+
+
+def _content(entries: Mapping[str, bytes]) -> bytes:
+    """Return an archive of the entries: compressed, unless they shrink so much that it would be refused."""
+    for method in (ZIP_DEFLATED, ZIP_STORED):
+        content = _archive(entries, method)
+        try:
+            check_unpacked_sizes(entries, max_unpacked(len(content)))
+        except ArtifactError as error:
+            reason = error
+        else:
+            return content
+    raise ArtifactError(f"this rejector cannot be saved: {reason}")
+
+
+def _archive(entries: Mapping[str, bytes], method: int) -> bytes:
+    """Return an archive of the entries, but for the seal at its end."""
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w") as archive:
+        archive.comment = bytes(_SEAL_SIZE)
+        for name, data in entries.items():
+            archive.writestr(ZipInfo(name, _EARLIEST), data, method, _LEVEL)
+    return buffer.getvalue()[:-_SEAL_SIZE]
 
 
 def seal(digest: str, signature: str | None) -> bytes:
@@ -70,17 +90,18 @@ def _read_seal(ending: bytes) -> tuple[str, str]:
     return found[1].decode(), found[2].decode()
 
 
-def unpack(data: bytes) -> dict[str, bytes]:
-    """Return the entries of a file by name."""
+def unpack(data: bytes, limit: int) -> dict[str, bytes]:
+    """Return the entries of a file by name; if they declare more bytes than the limit, none is unpacked."""
     with ZipFile(io.BytesIO(data)) as archive:
         listed = archive.infolist()
         for entry in listed:
             if not _NAME.fullmatch(entry.filename):
                 raise ArtifactError(f"it has an entry {entry.filename!r:.80}, which artifacts do not have.")
-            if entry.compress_type != ZIP_STORED or entry.compress_size != entry.file_size:
-                raise ArtifactError(f"its {entry.filename} is compressed; entries of artifacts are not.")
         if len({entry.filename for entry in listed}) < len(listed):
             raise ArtifactError("it has two entries with the same name.")
-        if sum(entry.file_size for entry in listed) > len(data):
-            raise ArtifactError("its entries claim to be larger than the file.")
-        return {entry.filename: archive.read(entry) for entry in listed}
+        if (claimed := sum(entry.file_size for entry in listed)) > limit:
+            raise ArtifactError(
+                f"it has {len(data):,} bytes and would unpack to {claimed:,}, more than the limit of "
+                f"{limit:,}: it may be a zip bomb."
+            )
+        return {entry.filename: content_of(archive, data, entry) for entry in listed}

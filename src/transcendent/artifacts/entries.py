@@ -21,7 +21,6 @@ from transcendent._utils.extras import extra
 from transcendent.artifacts import boosters
 from transcendent.artifacts.contents import check_contents, check_opens_no_files, reachable
 from transcendent.artifacts.rejectors import check_rejector
-from transcendent.artifacts.unpacking import check_unpacked_size
 from transcendent.errors import ArtifactError
 from transcendent.judging.calibration import Calibration
 from transcendent.merging import Merging
@@ -110,7 +109,6 @@ def read_calibrations(entries: Mapping[str, bytes]) -> Calibrations:
     found = {}
     for name, data in entries.items():
         if name.startswith("calibration-"):
-            check_unpacked_size(name, data)
             arrays = found[name] = from_npz(io.BytesIO(data))
             if set(arrays) != set(_ARRAYS) or not _are_calibration_objects(**arrays):
                 raise ArtifactError(f"its {name} does not hold valid calibration objects.")

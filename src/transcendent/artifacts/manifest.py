@@ -12,7 +12,7 @@ from transcendent.decisions import Fitted, declared
 from transcendent.errors import ArtifactError
 from transcendent.thresholds.base import SearchResult
 
-FORMAT = 1
+FORMAT = 2  # in format 1, entries were not compressed
 MANIFEST = "manifest.json"
 
 
@@ -29,7 +29,7 @@ def read_manifest(text: bytes | None, entries: Mapping[str, bytes]) -> dict[str,
     try:
         manifest: dict[str, Any] = json.loads(text)
         version = manifest["format"]
-        complete = version != FORMAT or _is_complete(manifest)
+        complete = version not in (1, FORMAT) or _is_complete(manifest)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         complete = False
     if not complete:

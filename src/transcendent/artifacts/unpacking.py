@@ -1,84 +1,144 @@
 """The size an archive would unpack to, computed before it is unpacked.
 
-A skops file is an archive with a tree of nodes in ``schema.json``. Some nodes name a file with an array. A
-node may refer to another by its identifier. So a small file can claim a huge value: many nodes for one array,
-or lists of the same list. Files that skops writes repeat nodes in full instead.
+An artifact is an archive of compressed entries, and some of these are archives. A skops file is one with a
+tree of nodes in ``schema.json``. Some nodes name a file with an array. A node may refer to another by its
+identifier. So a small file can claim a huge value: zeros that are compressed, many nodes for one array, or
+lists of the same list. Files that skops writes repeat nodes in full instead.
 """
 
 import io
 import json
 import math
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 
 from transcendent.errors import ArtifactError
 
-# Arrays are not compressed. Only sparse matrices inside skops files are, and real ones do not shrink to 1/20.
-_MAX_GROWTH = 20
+_MAX_GROWTH = 64  # vocabularies, and dense rows that are mostly zeros, shrink to 1/40
 _ALWAYS_ALLOWED = 1 << 24
 _MAX_VISITS = 3  # per node
+_PIECE = 1 << 16
+_LOCAL_HEADER = struct.Struct("<26x2H")  # ends with the lengths of a name and of further fields
 _ENDINGS = {"NdArrayNode": ".npy", "SparseMatrixNode": ".npz", "BytesNode": ".bin", "BytearrayNode": ".bin"}
 _SIZED_BY_NUMBER = ("bytes_", "void")  # NumPy allocates as many bytes as the number that follows
+_SCHEMA = "schema.json"
 
 Node = dict[str, Any]
 
 
-def check_unpacked_size(name: str, data: bytes) -> None:
-    """Refuse an archive whose files or arrays claim to be far larger than the archive."""
-    limit = _max_unpacked(data)
-    try:
-        claimed = _claimed(data, limit)
-    except (BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"its {name} cannot be read: {error}.") from None
-    if claimed > limit:
-        raise ArtifactError(
-            f"its {name} has {len(data):,} bytes and would unpack to {claimed:,}: it may be a zip bomb."
-        )
+def max_unpacked(size: int) -> int:
+    """Return how many bytes all entries of a file of this size may take in memory."""
+    return _ALWAYS_ALLOWED + _MAX_GROWTH * size
+
+
+def check_unpacked_sizes(entries: Mapping[str, bytes], limit: int) -> None:
+    """Refuse entries whose arrays and archives claim more memory than the limit, all together."""
+    left = limit
+    for name, data in entries.items():
+        try:
+            claimed = _claimed(data, left) if name.endswith((".skops", ".npz")) else len(data)
+        except (BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise ArtifactError(f"its {name} cannot be read: {error}.") from None
+        if claimed > left:
+            raise ArtifactError(
+                f"its {name} has {len(data):,} bytes and would unpack to {claimed:,}: it may be a zip bomb."
+            )
+        left -= claimed
+
+
+def content_of(archive: ZipFile, data: bytes, entry: ZipInfo) -> bytes:
+    """Return the content of an entry; raise a `ValueError` unless it has exactly the size that it declares.
+
+    Nothing beyond that size is unpacked. `ZipFile.read` unpacks up to 2 GiB before it looks at the size.
+    """
+    archive.open(entry).close()  # compares its header with the directory
+    start = entry.header_offset + sum(_LOCAL_HEADER.unpack_from(data, entry.header_offset), start=30)
+    packed = memoryview(data)[start : start + entry.compress_size]
+    if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+        raise ValueError(f"{entry.filename!r:.80} is compressed by a method that artifacts do not use")
+    whole = len(packed) == entry.compress_size
+    content = _inflated(packed, entry.file_size) if entry.compress_type == ZIP_DEFLATED else bytes(packed)
+    if not whole or content is None or len(content) != entry.file_size:
+        raise ValueError(f"{entry.filename!r:.80} does not have the {entry.file_size:,} bytes it declares")
+    return content
 
 
 def read_types(name: str, data: bytes) -> set[str]:
-    """Return the names of all types in a skops file; refuse a file that would unpack to far more."""
-    check_unpacked_size(name, data)
-    with ZipFile(io.BytesIO(data)) as archive:
-        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-        root = json.loads(archive.read("schema.json"))
-    nodes = list(_nodes(root))
-    arrays = {(node.get("__id__") or id(node), node["file"]) for node in nodes if "file" in node}
-    claimed = sum(sizes[file] for _, file in arrays)
-    if claimed > _max_unpacked(data) or _count_visits(root, {}) > 1000 + _MAX_VISITS * len(nodes):
-        raise ArtifactError(f"its {name} would unpack to far more than its size: it may be a zip bomb.")
+    """Return the names of all types in a skops file."""
+    nodes = list(_nodes(_schema(data)))
     for node in nodes:
         _check_node(name, node)
     return {f"{node.get('__module__')}.{node.get('__class__')}" for node in nodes}
 
 
-def _max_unpacked(data: bytes) -> int:
-    return _ALWAYS_ALLOWED + _MAX_GROWTH * len(data)
+def _inflated(packed: memoryview, size: int) -> bytes | None:
+    """Return what deflate made of a content of that size, or None if it made it of another."""
+    decoder, content, fed = zlib.decompressobj(-zlib.MAX_WBITS), io.BytesIO(), 0
+    while not decoder.eof and content.tell() <= size:
+        piece: bytes | memoryview = decoder.unconsumed_tail
+        if not piece:
+            piece, fed = packed[fed : fed + _PIECE], fed + _PIECE
+        try:
+            more = decoder.decompress(piece, min(_PIECE, size + 1 - content.tell()))
+        except zlib.error:
+            return None
+        if not more and not piece:
+            return None
+        content.write(more)
+    whole = decoder.eof and not decoder.unused_data and fed >= len(packed)
+    return content.getvalue() if whole and content.tell() == size else None
 
 
-def _claimed(data: bytes, limit: int, *, nested: bool = False) -> int:
-    """Return the bytes that an archive and the archives in it would take in memory."""
+def _claimed(data: bytes, limit: int) -> int:
+    """Return the bytes that an archive would take in memory, those of repeated references included."""
+    total, sizes = _sizes(data, limit)
+    if total > limit or _SCHEMA not in sizes:
+        return total
+    root = _schema(data)
+    nodes = list(_nodes(root))
+    arrays = {(node.get("__id__") or id(node), node["file"]) for node in nodes if "file" in node}
+    if _count_visits(root, {}) > 1000 + _MAX_VISITS * len(nodes):
+        raise ValueError("its lists hold each other, and may be a zip bomb")
+    return max(total, sum(sizes[file] for _, file in arrays))
+
+
+def _sizes(data: bytes, limit: int, *, nested: bool = False) -> tuple[int, dict[str, int]]:
+    """Return the bytes that an archive and the archives in it would take in memory, and those of each file.
+
+    Nothing is unpacked once the total is above the limit.
+    """
+    sizes = {}
     with ZipFile(io.BytesIO(data)) as archive:
         listed = archive.infolist()
         total = sum(entry.file_size for entry in listed)
         for entry in listed:
             if total > limit:
                 break
+            content, claimed = content_of(archive, data, entry), entry.file_size
             if entry.filename.endswith(".npy"):
-                with archive.open(entry) as file:
-                    total += _array_size(file)
+                claimed = max(claimed, _array_size(content))
             elif entry.filename.endswith(".npz"):
                 if nested:
                     raise ValueError("archives within archives within archives")
-                total += _claimed(archive.read(entry), limit, nested=True)
-        return total
+                claimed = max(claimed, _sizes(content, limit - total + claimed, nested=True)[0])
+            total += claimed - entry.file_size
+            sizes[entry.filename] = claimed
+    return total, sizes
 
 
-def _array_size(file: Any) -> int:
+def _schema(data: bytes) -> Any:
+    with ZipFile(io.BytesIO(data)) as archive:
+        return json.loads(content_of(archive, data, archive.getinfo(_SCHEMA)))
+
+
+def _array_size(content: bytes) -> int:
     """Return the bytes that NumPy allocates for the header of a ``.npy`` file."""
+    file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:

@@ -1,4 +1,7 @@
-"""Write the artifacts of format 1 that must stay loadable; not run again after the first release."""
+"""Write artifacts of the present format, which must stay loadable; not run again once it has been released.
+
+python -m tests.artifacts.write_format
+"""
 
 import json
 import warnings
@@ -19,10 +22,13 @@ from transcendent import (
     CrossConformalEvaluator,
     ExactSearch,
     InductiveEvaluator,
+    RejectionBudget,
     ScoreEvaluator,
+    StreamingBudget,
     TransductiveEvaluator,
 )
 from transcendent.artifacts import open_artifact, save
+from transcendent.artifacts.manifest import FORMAT
 from transcendent.baselines import CPReject, DroidEvolver, ProbabilityThresholds
 from transcendent.measures import NeighbourRatio
 from transcendent.metrics import Recall
@@ -44,6 +50,9 @@ REJECTORS = {
     "probability": ProbabilityThresholds(LogisticRegression(), random_state=0),
     "cp_reject": CPReject(LogisticRegression(), random_state=0),
     "droidevolver": DroidEvolver(buffer_size=20, random_state=0),
+    "drift": InductiveEvaluator(LinearSVC(random_state=0), measure="drift", random_state=0),
+    "budget": RejectionBudget(InductiveEvaluator(SVM, random_state=0), rate=0.2),
+    "stream": StreamingBudget(InductiveEvaluator(SVM, random_state=0), rate=0.2),
 }
 
 
@@ -74,4 +83,4 @@ def _plain(decisions):
 
 
 if __name__ == "__main__":
-    write(Path(__file__).parent / "v1")
+    write(Path(__file__).parent / f"v{FORMAT}")
