@@ -16,8 +16,10 @@ SMOKE = """
 import numpy as np
 import pandas as pd
 from distributed import Client
+from lightgbm import LGBMClassifier
 from sklearn.datasets import make_classification
 from sklearn.svm import LinearSVC
+from xgboost import XGBClassifier
 import transcendent as t
 from transcendent.artifacts import load, mlflow, save
 from transcendent.batch import decide_table
@@ -35,12 +37,15 @@ def main():
         t.TransductiveEvaluator(svm, cv="loo", **common),
         t.InductiveEvaluator(svm, measure=CombinedMeasure(["auto", NeighbourRatio()]), **common),
         t.StreamingBudget(t.InductiveEvaluator(svm, **common), rate=0.1),
+        t.InductiveEvaluator(LGBMClassifier(verbose=-1), **common),
+        t.InductiveEvaluator(XGBClassifier(n_estimators=5), **common),
         t.InductiveEvaluator(svm, **common),
     ):
         evaluator.fit(rows[:1000], y[:1000])
         save(evaluator, "saved.transcendent")
         decisions = evaluator.decide(rows[1000:])
-        assert (load("saved.transcendent").decide(rows[1000:]).accepted == decisions.accepted).all()
+        loaded = load("saved.transcendent", trusted=["lightgbm", "xgboost"])
+        assert (loaded.decide(rows[1000:]).accepted == decisions.accepted).all()
     assert len(decisions.to_pandas()) == len(decisions.to_polars()) == decisions.to_arrow().num_rows
     rows[1000:].assign(id=np.arange(1000)).to_parquet("rows.parquet")
     with Client(n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:

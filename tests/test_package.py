@@ -1,21 +1,31 @@
 """The package as people meet it: its names, its size to import, its wheel."""
 
+import email.policy
 import importlib
+import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 import transcendent
 from tests.watched.sockets import sockets_of
 
 ROOT = Path(__file__).parents[1]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = DECLARED["project"]
+REPOSITORY = DECLARED["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+BESIDE = {".gitignore", "CHANGELOG.md", "LICENSE", "README.md", "hatch_build.py", "pyproject.toml"}
+CACHES = shutil.ignore_patterns("__pycache__")
 PUBLIC = [
     "transcendent",
     "transcendent.measures",
@@ -168,16 +178,72 @@ def test_sockets_of_every_process_are_heard(tmp_path, opened, kind):
 
 
 def test_what_is_cited_is_this_version():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     for name in ("version", "license", "keywords"):
-        assert cited[name] == project[name]
-    assert cited["abstract"] == project["description"]
+        assert cited[name] == PROJECT[name]
+    assert cited["abstract"] == PROJECT["description"]
+    assert cited["authors"] == PROJECT["authors"]
     (paper,) = cited["references"]
     section = (ROOT / "README.md").read_text().partition("## Cite")[2].partition("\n## ")[0]
-    assert f"version = {{{project['version']}}}" in section
+    assert f"version = {{{PROJECT['version']}}}" in section
     assert paper["doi"] in section
     assert paper["title"] in section.replace("{TRANSCEND}", "TRANSCEND")
+
+
+def test_the_repository_has_one_address():
+    """CITATION.cff and mkdocs.yml may name it, too."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited.get("repository-code", REPOSITORY) == REPOSITORY
+    site = re.search(r"^repo_url: (\S+)", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert site is None or site[1] == REPOSITORY
+
+
+def test_errors_name_extras_that_exist():
+    sources = (path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    named = {name for source in sources for name in re.findall(r'extra\("[^"]+", "([^"]+)"', source)}
+    assert named
+    assert named <= set(PROJECT["optional-dependencies"])
+
+
+def brought(extra):
+    """Return what an extra installs, and the extras that it stands for."""
+    packages, extras = set(), {extra}
+    for line in PROJECT["optional-dependencies"][extra]:
+        need = Requirement(line)
+        if need.name != PROJECT["name"]:
+            packages.add(need.name)
+            continue
+        for other in need.extras:
+            more = brought(other)
+            packages, extras = packages | more[0], extras | more[1]
+    return packages, extras
+
+
+def test_all_brings_every_extra():
+    assert brought("all")[1] == set(PROJECT["optional-dependencies"])
+
+
+def documented():
+    """Return the text of every page and example, and the Python in it."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = [path.read_text("utf-8") for path in pages]
+    blocks = [
+        block for text in texts for block in re.findall(r"```(?:python|pycon)\n(.*?)```", text, re.DOTALL)
+    ]
+    examples = [path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")]
+    return "\n".join(texts), "\n".join(blocks + examples)
+
+
+def test_all_brings_what_documented_examples_import():
+    """A package that it does not bring is in a line to install it."""
+    text, code = documented()
+    lines = re.findall(r"^(?:>>> |\.\.\. )? *(?:from|import) (\w+)", code, re.MULTILINE)
+    packages = {Requirement(line).name for line in PROJECT["dependencies"]} | brought("all")[0]
+    modules = {"scikit-learn": "sklearn", "mlflow-skinny": "mlflow"}
+    known = {modules.get(name, name).replace("-", "_") for name in packages} | {"transcendent"}
+    installed = " ".join(re.findall(r"pip install (.*)", text)).replace("-", "_")
+    for name in set(lines) - known - set(sys.stdlib_module_names):
+        assert name in installed, name
 
 
 def readme_session():
@@ -191,24 +257,107 @@ def test_the_readme_session_is_short():
     assert len(readme_session()) <= 12
 
 
-@pytest.mark.slow
-def test_the_wheel_runs_the_readme_with_the_core_dependencies_only(tmp_path):
-    def run(*command):
-        done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+def run(*command, folder):
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    run("uv", "build", "--wheel", "--quiet", "--out-dir", str(tmp_path), str(ROOT))
-    (wheel,) = tmp_path.glob("*.whl")
+
+def copied(folder, *, mode, seconds):
+    """Return a copy of what is built, with other permissions and times."""
+    folder.mkdir()
+    for name in ("src", *BESIDE):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name, **({"ignore": CACHES} if copy is shutil.copytree else {}))
+    for path in folder.rglob("*"):
+        os.utime(path, (seconds, seconds))
+        if path.is_file():
+            path.chmod(mode)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The source archive, and the wheel made from it."""
+    folder = tmp_path_factory.mktemp("built")
+    run("uv", "build", "--quiet", "--out-dir", str(folder / "dist"), str(ROOT), folder=folder)
+    return folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    (path,) = built.glob("*.whl")
+    return path
+
+
+@pytest.mark.slow
+def test_the_same_sources_make_the_same_files(built, wheel, tmp_path):
+    """And the wheel made from the sources is the one made from their archive."""
+    (archive,) = built.glob("*.tar.gz")
+    for i, kind in enumerate(("--wheel", "--sdist")):
+        sources = copied(tmp_path / f"sources{i}", mode=0o600 + 0o44 * i, seconds=1e9 * (1 + i))
+        run(
+            "uv", "build", kind, "--quiet", "--out-dir", str(tmp_path / "dist"), str(sources), folder=tmp_path
+        )
+    for path in (wheel, archive):
+        assert (tmp_path / "dist" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.slow
+def test_what_is_in_the_wheel_and_the_source_archive(built, wheel):
     sources = [path for path in (ROOT / "src/transcendent").rglob("*.*") if path.suffix != ".pyc"]
     held = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == {str(path.relative_to(ROOT / "src")) for path in sources}
-    run("uv", "venv", "--quiet", "--python", sys.executable, "empty")
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert names == {f"src/{name}" for name in held} | BESIDE | {"PKG-INFO"}
+
+
+@pytest.mark.slow
+def test_the_metadata_is_complete(wheel):
+    with ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name), policy=email.policy.default)
+        assert any(name.endswith("licenses/LICENSE") for name in archive.namelist())
+    said = {name.lower(): metadata.get_all(name) for name in metadata}
+    assert said["version"] == [transcendent.__version__]
+    assert said["summary"] == [PROJECT["description"]]
+    assert said["license-expression"] == ["BSD-3-Clause"]
+    assert said["requires-python"] == [PROJECT["requires-python"]]
+    assert set(said["provides-extra"]) == set(PROJECT["optional-dependencies"])
+    assert said["author"] == ["The Transcendent authors"]
+    urls = dict(line.split(", ") for line in said["project-url"])
+    assert set(urls) == {"Repository", "Documentation", "Changelog", "Issues"}
+    assert all(url.startswith(REPOSITORY) for url in urls.values())
+    assert said["description-content-type"] == ["text/markdown"]
+    _check_links(metadata.get_payload())
+
+
+def _check_links(text):
+    """On a package index, only absolute links and links to a place on the page lead anywhere."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r'\]\(([^)\s]+)|(?:href|src|srcset)="([^"\s]+)', prose)
+    targets = [one or other for one, other in targets]
+    ours = [target for target in targets if target.startswith(f"{REPOSITORY}/")]
+    assert len(ours) > 10
+    for target in ours:
+        kind, tag, path = target.removeprefix(f"{REPOSITORY}/").split("/", 2)
+        assert (ROOT / path.partition("#")[0]).exists(), target
+        assert tag == f"v{transcendent.__version__}"
+        assert (kind == "raw") == path.endswith((".svg", ".png"))
+    assert all(target.startswith(("https://", "#")) for target in targets)
+    assert "](docs/" not in prose
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_the_readme_with_the_core_dependencies_only(wheel, tmp_path):
+    run("uv", "venv", "--quiet", "--python", sys.executable, "empty", folder=tmp_path)
     python = str(tmp_path / "empty/bin/python")
-    run("uv", "pip", "install", "--quiet", "--python", python, str(wheel))
-    installed = run("uv", "pip", "list", "--quiet", "--python", python, "--format", "freeze")
-    names = {line.partition("==")[0] for line in installed.split()}
+    run("uv", "pip", "install", "--quiet", "--python", python, str(wheel), folder=tmp_path)
+    listed = ("uv", "pip", "list", "--quiet", "--python", python, "--format", "freeze")
+    names = {line.partition("==")[0] for line in run(*listed, folder=tmp_path).split()}
     assert {"numpy", "scipy", "scikit-learn", "joblib", "transcendent"} <= names
     assert names.isdisjoint({"pandas", "polars", "pyarrow", "matplotlib", "lightgbm"})
     (tmp_path / "session.py").write_text("\n".join(readme_session()))
-    run(python, "-W", "error", "session.py")
+    run(python, "-W", "error", "session.py", folder=tmp_path)
