@@ -13,19 +13,26 @@ _IMAGES = (".png", ".svg")
 
 
 class ProjectHook(MetadataHookInterface):
-    """Set the URLs and the README from the address of the repository."""
+    """Set the URLs and the README from the address of the repository, once it has a public one."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Set what pyproject.toml calls dynamic."""
         repository, tag = self.config["repository"], f"v{metadata['version']}"
-        metadata["urls"] = {
-            "Repository": repository,
-            "Documentation": f"{repository}/tree/{tag}/docs",
-            "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
-            "Issues": f"{repository}/issues",
-        }
         text = Path(self.root, "README.md").read_text("utf-8")
-        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, repository, tag)}
+        if repository:
+            metadata["urls"] = urls(repository, tag)
+            text = absolute(text, repository, tag)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+def urls(repository: str, tag: str) -> dict[str, str]:
+    """Return what a package index shows beside the README."""
+    return {
+        "Repository": repository,
+        "Documentation": f"{repository}/tree/{tag}/docs",
+        "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
+        "Issues": f"{repository}/issues",
+    }
 
 
 def absolute(text: str, repository: str, tag: str) -> str:

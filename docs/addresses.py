@@ -1,4 +1,4 @@
-"""The addresses of the project, for the pages: those that pyproject.toml has, once it has some."""
+"""The addresses of the project, for the pages: those of pyproject.toml, once it has some."""
 
 import tomllib
 from pathlib import Path
@@ -6,11 +6,8 @@ from typing import Any
 
 
 def on_config(config: Any) -> Any:
-    """Link the source in the header, and say where the site is."""
-    project = tomllib.loads(Path(config.config_file_path).with_name("pyproject.toml").read_text("utf-8"))[
-        "project"
-    ]
-    urls = project.get("urls", {})
-    config.repo_url, config.repo_name = urls.get("Source"), "Source"
-    config.site_url = urls.get("Documentation")
+    """Link the repository in the header."""
+    text = Path(config.config_file_path).with_name("pyproject.toml").read_text("utf-8")
+    repository = tomllib.loads(text)["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    config.repo_url, config.repo_name = repository or None, "Source"
     return config

@@ -239,12 +239,12 @@ def test_every_page_has_a_card_for_other_sites(site):
 
 def test_the_source_is_linked_once_it_has_an_address(tmp_path):
     addresses = runpy.run_path(str(ROOT / "docs/addresses.py"))
-    written = '[project]\nurls = { Source = "https://x.example/s", Documentation = "https://x.example/" }'
-    (tmp_path / "pyproject.toml").write_text(written)
-    config = SimpleNamespace(config_file_path=tmp_path / "mkdocs.yml")
-    found = addresses["on_config"](config)
-    assert (found.repo_url, found.repo_name) == ("https://x.example/s", "Source")
-    assert found.site_url == "https://x.example/"
+    declared = (ROOT / "pyproject.toml").read_text("utf-8")
+    for address in ("", "https://x.example/s"):
+        placed = re.sub('^repository = ".*?"', f'repository = "{address}"', declared, flags=re.MULTILINE)
+        (tmp_path / "pyproject.toml").write_text(placed)
+        found = addresses["on_config"](SimpleNamespace(config_file_path=tmp_path / "mkdocs.yml"))
+        assert (found.repo_url, found.repo_name) == (address or None, "Source")
 
 
 def test_pictures_have_the_colours_that_the_script_gives_them():
