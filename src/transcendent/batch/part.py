@@ -106,7 +106,7 @@ def _attempt(job: TableJob, part: Part) -> dict[str, Any]:
     decided = ParquetOutput(job.out, part.name)
     bad = ParquetOutput(job.out, f"_bad/{part.name}")
     classes = np.asarray(declared(job.rejector).fitted.classes)
-    counts = np.zeros((len(classes), 2), dtype=np.int64)  # rejected and accepted
+    counts = np.zeros((len(classes), 2), dtype=np.int64)  # all, and accepted
     # The two are closed, and named, in reverse: decisions appear only after their bad rows.
     with decided, bad:
         with open_to_read(job.source, part.file.path) as opened:
@@ -117,8 +117,7 @@ def _attempt(job: TableJob, part: Part) -> dict[str, Any]:
                     bad.write(refused)
                 if decisions is not None:
                     decided.write(decision_table(names, decisions, job.digest, job.p_values))
-                    cells = 2 * encode_labels(decisions.labels, classes, "labels") + decisions.accepted
-                    counts += np.bincount(cells, minlength=counts.size).reshape(counts.shape)
+                    counts += _counts(decisions, classes)
         if not decided.rows:
             decided.write(decision_table(names, _no_decisions(job.rejector), job.digest, job.p_values))
         record = {
@@ -127,7 +126,7 @@ def _attempt(job: TableJob, part: Part) -> dict[str, Any]:
             "input": part.file.digest,
             "decided_by": versions("lightgbm", "xgboost"),
             "model_written_by": job.written_by,
-            "objects": counts.sum(axis=1).tolist(),
+            "objects": counts[:, 0].tolist(),
             "accepted": counts[:, 1].tolist(),
             "bad": bad.rows,
             "written": decided.written(),
@@ -157,6 +156,15 @@ def _decide(
     table = arrow.table(names | {"reason": arrow.array(reasons, arrow.string())})
     good = table.filter(arrow.array(~bad))
     return {name: good.column(name) for name in names}, decisions, table.filter(arrow.array(bad))
+
+
+def _counts(decisions: Decisions, classes: AnyArray) -> AnyArray:
+    """Return how many objects of each class there are, and how many of them are accepted."""
+    by_class = [decisions.labels == c for c in classes]
+    counts = np.array([[own.sum(), (own & decisions.accepted).sum()] for own in by_class])
+    if counts[:, 0].sum() < len(decisions):
+        encode_labels(decisions.labels, classes, "labels")  # says which are unknown
+    return counts
 
 
 def _no_decisions(rejector: Any) -> Decisions:

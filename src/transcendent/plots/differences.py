@@ -17,6 +17,7 @@ _SHOWN = {
     "f1_reviewed": "F1 once reviewed",
     "detections_rejected": "detections rejected",
 }
+_LONGEST = 48
 
 
 @dataclass(eq=False)
@@ -75,7 +76,8 @@ class DifferenceDisplay(Display):
 
     def _open(self, ax: Any) -> tuple[Any, ...]:
         self._layout = (self.metrics,)
-        self._size = (1.35 * len(self.metrics) + 1.6, 1.1 + 0.28 * len(self.names))
+        longest = min(_LONGEST, max(map(len, self.names)))
+        self._size = (1.35 * len(self.metrics) + 0.06 * longest, 1.2 + 0.28 * len(self.names))
         return super()._open(ax)
 
     def _draw(self, *axes: Any) -> None:
@@ -85,9 +87,9 @@ class DifferenceDisplay(Display):
             ax.axvline(0, color="0.5", linewidth=0.8)
             ax.hlines(places, low, high, color=BLUE, linewidth=1.6)
             ax.plot(middle, places, "o", color=BLUE, markersize=4)
-            dress(ax, title=_SHOWN[metric])
+            dress(ax, title=_SHOWN[metric].replace(" ", "\n", 1))
             ax.set_ylim(-0.7, len(places) - 0.3)
-            names = [shorten(name, 40) for name in self.names] if j == 0 else []
+            names = [shorten(name, _LONGEST) for name in self.names] if j == 0 else []
             ax.set_yticks(places if j == 0 else [], names, fontsize=SMALL)
             ax.locator_params(axis="x", nbins=3)
             ax.xaxis.set_major_formatter(lambda value, _: f"{value:z.3g}".replace("-", "−"))
