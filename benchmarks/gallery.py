@@ -64,9 +64,9 @@ STYLE: Any = {
 }
 INDEX = """# Gallery
 
-One screen of code and one picture each. Every example runs by itself, in seconds, after
-`pip install "transcendent[plots]"`. They are in `examples/gallery`, and `python benchmarks/gallery.py` draws
-them with the colours of this page. The streams are invented; what holds on real ones is under *Evidence*.
+One screen of code and one picture each. Every example runs by itself, in seconds, with the
+[extra](../start.md#install) `plots`. They are in `examples/gallery`; `python benchmarks/gallery.py` draws
+them with the colours of this page. The streams are invented; results on real ones are under *Evidence*.
 
 ## Stories
 

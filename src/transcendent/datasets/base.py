@@ -14,7 +14,7 @@ _MAX_CLASSES = 3
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Dataset:
-    """Labelled objects sorted by time. Objects with equal times keep their order.
+    """Labelled objects, sorted by time; objects with equal times keep their order.
 
     Attributes
     ----------

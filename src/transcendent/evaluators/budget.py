@@ -145,8 +145,8 @@ class RejectionBudget(_BudgetBase):
     """Holds a rejector to a budget: it rejects the least credible objects of every period.
 
     Thresholds found in calibration reject more and more as objects drift. A budget needs no labels. Each
-    call of ``decide`` is one period, whose objects compete with each other: the decision about an object
-    depends on the others. A period must be large enough to reject and to keep at least one object;
+    call of ``decide`` is one period, whose objects are ranked against each other: the decision about an
+    object depends on the others. A period must be large enough to reject and to keep at least one object;
     `StreamingBudget` decides objects one by one.
 
     Parameters

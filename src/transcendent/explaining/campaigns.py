@@ -41,7 +41,7 @@ class SharedFeature(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Where values lie.
+    """The range of some values, and their median.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ def find_campaigns(
     before : Campaigns, mapping of content keys to ids, or None
         The campaigns found earlier.
     reference : rows like those of X, or None
-        The rest of the world, with which each campaign's features are compared; by default the other objects.
+        Objects to compare each campaign's features with; by default the other objects of ``X``.
     labels : sequence of n labels or None
         Labels that are known, None for the others. A group with different labels is split: each content goes
         to the nearest one with a label. A content that has two labels is in no campaign.

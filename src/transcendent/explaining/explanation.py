@@ -171,7 +171,7 @@ def explain(
     itself: int | None = None,
     n: int = 5,
 ) -> Explanation:
-    """Explain the decision about an object: the doubt, what the object is like, and what would settle it.
+    """Explain why an object was rejected or accepted, which known objects it resembles, and what is unusual.
 
     Nothing is changed by it, not even the state of a stream. Without ``known`` objects, only the detector's
     score is compared with something: the usual values of ``X``.

@@ -11,7 +11,7 @@ _SHARE = 0.1
 
 
 def may_differ(opened: int, confidence: float = 0.95, *, unlike: int = 0) -> float:
-    """Return the share of members that may still differ after some, drawn at random, were opened and alike.
+    """Return the largest share of members that may differ, after some drawn at random were opened and alike.
 
     It is the upper end of the exact (Clopper-Pearson) one-sided interval: if a larger share differed, opening
     this many would have shown it with a probability above ``confidence``. It also holds if members were drawn
@@ -67,7 +67,7 @@ def looks_needed(share: float, confidence: float = 0.95) -> int:
 def what_looks_prove(
     opened: int, *, unlike: int = 0, label: str | None = None, members: int | None = None
 ) -> str:
-    """Say what opening members proves, for the button that labels the others.
+    """Return a sentence about what opening members proves.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ def drift_measure(
     the nearest training object of the class is then added, with the weight of the three opinions together.
     If all classes are known, it costs more than it finds.
 
-    Objects of all classes are ranked together. Once the world has changed, thresholds per class may reject
+    Objects of all classes are ranked together. Under drift, thresholds per class may reject
     far more of a rare class than promised; a `RejectionBudget` holds the share, as in the benchmarks.
 
     Parameters

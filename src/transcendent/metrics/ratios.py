@@ -32,7 +32,7 @@ Sums = tuple[AnyArray, AnyArray]
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of objects by class, one row per trial: all that metrics see of the kept or the rejected.
+    """Counts of kept or of rejected objects by class, one row per trial, from which metrics are computed.
 
     The last axis are the classes, so ``kept.actual[..., 1]`` counts the kept objects of the second class.
 

@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Objects that are labelled, for functions that say what they are called, and how late.
+    """The objects of a period that are labelled, for functions that return their labels or delays.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Retraining:
         begins. A function gets the `Chosen` objects, and returns a whole number for each.
     noise : float or function
         Share of labels that are wrong: one of the other classes, by chance. A function gets the `Chosen`
-        objects, and returns what each is called. Metrics use the true labels.
+        objects, and returns a label for each. Metrics use the true labels.
 
     Examples
     --------

@@ -80,7 +80,7 @@ class Backtest:
         Versions, seeds, parameters, the data's digest, and the seconds of fitting and deciding.
     labelled : dict of dict of arrays
         With retraining, the objects that were labelled for each rejector: ``row``, the row in the data;
-        ``label``, what it was called; ``known``, the position of the first period in which that was known
+        ``label``, the one it was given; ``known``, the position of the first period in which that was known
         (beyond the last one if it never was); ``probability``, its chance of being chosen, given the
         decisions (1 if it was not drawn, NaN if unknown); and ``audited``, whether it was drawn from the
         accepted ones.
