@@ -135,7 +135,7 @@ def unseen() -> str:
     y = _later("raw")(0).y[new[0]]
     said = f"{len(y):,} of the {len(new[0]):,} apps of 2014 to 2018, {y.sum():,} of them malware."
     title = "Apps with new features, 2014 to 2018"
-    return f"{said}\n\n{_tables({title: _later('raw')}, _of_each_month, only=new, ranked=False)}"
+    return f"{said}\n\n{_tables({title: _later('raw')}, _of_each_month, only=new)}"
 
 
 def arrival() -> str:
@@ -145,7 +145,7 @@ def arrival() -> str:
         "Raw, 2014 to 2018, the malware of each month in four bursts": partial(_bursts, 4),
         "Raw, 2014 to 2018, the malware of each month in one burst": partial(_bursts, 1),
     }
-    return _tables(orders, _on_arrival, AT_ONCE, ranked=False)
+    return _tables(orders, _on_arrival, AT_ONCE)
 
 
 def _bursts(n: int, seed: int) -> Backtest:
@@ -187,7 +187,6 @@ def _tables(
     *,
     only: list[Any] | None = None,
     seeds: Iterable[int] = SEEDS,
-    ranked: bool = True,
 ) -> str:
     """A table of each of some results, which depend on the seed; of some objects of each seed only."""
     tables = []
@@ -198,12 +197,8 @@ def _tables(
             for name in names or _all_rules(result):
                 kept, rows = keeps(result, name), slice(None) if only is None else only[seed]
                 collect(found, {name: measured(result, name, kept, rows) | {"rejected": 1 - kept.mean()}})
-                if ranked:
-                    found[name][-1]["aurc"] = _aurc(result, name)
-        keys = (*HEAD, *(["aurc"] if ranked else []))
-        rows = [[_named(name, of), *(_cell(of, key) for key in keys)] for name, of in found.items()]
-        head = ["rejects by", *HEAD.values(), *(["AURC"] if ranked else [])]
-        tables.append(f"### {title}\n\n{markdown(head, rows)}")
+        rows = [[_named(name, of), *(_cell(of, key) for key in HEAD)] for name, of in found.items()]
+        tables.append(f"### {title}\n\n{markdown(['rejects by', *HEAD.values()], rows)}")
     return "\n\n".join(tables)
 
 
@@ -220,14 +215,6 @@ def _named(name: str, runs: list[dict[str, float]]) -> str:
 
 def _cell(runs: list[dict[str, float]], key: str) -> str:
     return interval([run[key] for run in runs])
-
-
-def _aurc(result: Backtest, name: str) -> float:
-    """Not of two values, nor of two rankings."""
-    if name == THRESHOLDS or name.endswith(BY_CLASS):
-        return np.nan
-    curves = [curve for curve in result.risk_coverage(name) if len(curve.risk)]
-    return float(np.average([curve.aurc for curve in curves], weights=[len(curve.risk) for curve in curves]))
 
 
 def second() -> str:
@@ -247,7 +234,7 @@ def other_years() -> str:
     kinds = {
         f"Fitted before {year}, tested to 2018": partial(rules, f"raw-{year}") for year in (2014, 2015, 2016)
     }
-    return _tables(kinds, _of_each_month, AT_ONCE, seeds=(0,), ranked=False)
+    return _tables(kinds, _of_each_month, AT_ONCE, seeds=(0,))
 
 
 def measured(result: Backtest, name: str, kept: Any, of: Any) -> dict[str, float]:
