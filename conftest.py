@@ -6,6 +6,8 @@ from unittest.mock import patch
 
 import pytest
 
+collect_ignore = ["docs/learn/tutorials/gate.md"]  # tests/gate/test_tutorial.py runs it, beside a gate
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported; what tests start inherits it
 
 
@@ -29,13 +31,14 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(autouse=True)
 def examples_leave_nothing_behind(request, monkeypatch):
-    """Neither files among the sources, nor open figures, nor shortcuts for the estimators of other tests."""
+    """Neither files among the sources, nor figures, nor shortcuts. They do not find the public data."""
     if not isinstance(request.node, pytest.DoctestItem):
         yield
         return
     from transcendent.leave_one_out.registry import SHORTCUTS
 
     monkeypatch.chdir(request.getfixturevalue("tmp_path"))
+    monkeypatch.delenv("TRANSCENDENT_DATA", raising=False)
     with patch.dict(SHORTCUTS):
         yield
     if "matplotlib.pyplot" in sys.modules:

@@ -231,6 +231,14 @@ def test_code_is_copied_without_prompts_and_output(site, opened):
     assert prompts != shown.splitlines()
 
 
+def test_tutorials_can_be_downloaded_as_notebooks(site):
+    tutorials = [site / name for name in PAGES if name.startswith("learn/tutorials/")]
+    assert tutorials
+    for page in tutorials:
+        (link,) = re.findall(r'<a href="(\S+?\.ipynb)" download', page.read_text("utf-8"))
+        assert json.loads(page.with_name(link).read_text("utf-8"))["cells"]
+
+
 def test_every_page_has_a_card_for_other_sites(site):
     for name in PAGES:
         (card,) = re.findall(r'<meta property="og:image" content="(.+?)">', (site / name).read_text("utf-8"))
