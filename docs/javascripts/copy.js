@@ -3,10 +3,15 @@ for (const code of document.querySelectorAll(".highlight code")) {
   const lines = code.textContent.split("\n");
   if (!lines.some((line) => line.startsWith(">>>"))) continue;
   const typed = [];
-  let typing = false;
+  let typing = false, inBlock = false;
   for (const line of lines) {
-    typing = /^>>>( |$)/.test(line) || (typing && /^\.\.\.( |$)/.test(line));
-    if (typing) typed.push(line.slice(4));
+    const begins = /^>>>( |$)/.test(line);
+    const goesOn = typing && /^\.\.\.( |$)/.test(line);
+    typing = begins || goesOn;
+    if (!typing) continue;
+    if (begins && inBlock) typed.push(""); // an interpreter ends a block at an empty line
+    typed.push(line.slice(4));
+    inBlock = goesOn;
   }
   code.dataset.copy = typed.join("\n");
 }
