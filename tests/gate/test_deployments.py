@@ -562,8 +562,8 @@ def test_the_commands(run, files, own_engine, monkeypatch):
     assert "--trust sklearn.tree" in refused
     assert "in each gate: its setting trusted, or TRANSCENDENT_GATE_TRUSTED in the environment" in refused
     assert (
-        "no models begin with 'ff'; those that were added are"
-        in run("promote", "ff", "--reason", "x", code=4).stderr
+        "no models begin with 'ffffffffffff'; those that were added are"
+        in run("promote", 12 * "f", "--reason", "x", code=4).stderr
     )
     run("promote", one, code=2)  # without a reason
     assert "budget" in run("promote", one, "--reason", "x", "--budget", "15", code=4).stderr
