@@ -60,6 +60,7 @@ def serve(database, port, tmp_path):
 def test_the_page_shows_what_its_examples_print(database, port, serve, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TRANSCENDENT_GATE_PORT", str(port))
+    monkeypatch.setenv("TRANSCENDENT_GATE_DATABASE", f"postgresql:///{database}")  # as its terminals have it
     page = PAGE.read_text("utf-8").replace(":8040", f":{port}")
     page = page.replace("createdb gate", f"createdb {database}").replace(":///gate", f":///{database}")
     names = {"__name__": "__main__"}
