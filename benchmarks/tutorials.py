@@ -1,7 +1,8 @@
 """Runs tutorials, and draws their pictures in docs/images; fails if one prints other than its page shows.
 
-python benchmarks/tutorials.py ten_minutes deep_model android paper        # half a minute
-TRANSCENDENT_DATA=... python benchmarks/tutorials.py --check android paper # on the apps; draws nothing
+python benchmarks/tutorials.py ten_minutes deep_model                      # half a minute
+TRANSCENDENT_DATA=... python benchmarks/tutorials.py android paper         # on the apps, four minutes
+TRANSCENDENT_DATA=... python benchmarks/tutorials.py --check android paper # draws nothing
 """
 
 import doctest
